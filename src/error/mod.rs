@@ -305,9 +305,7 @@ impl Inner {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner {
-            request, message, ..
-        } = &*self.0;
+        let (request, message) = (&self.0.request, &self.0.message);
         let colon = if request.is_empty() { "" } else { ": " };
         write!(f, "{request}{colon}{message}")
     }
@@ -321,10 +319,7 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| {
-            let source: &(dyn StdError + 'static) = source;
-            source
-        })
+        Some(self.0.source.as_deref()?)
     }
 }
 

@@ -313,11 +313,8 @@ impl Agent {
         let status = sent.response.status();
         log::debug!("{what}: {status}");
         if status.is_redirection() {
-            let location = sent.header("location");
-            return Err(errors::redirected(
-                status.as_u16(),
-                &sent.redacted(&location),
-            ));
+            let location = sent.redacted(&sent.header("location"));
+            return Err(errors::redirected(status.as_u16(), &location));
         }
         if !status.is_success() {
             let refusal = read_refusal(what, sent, request, call);
@@ -708,11 +705,9 @@ fn head_bytes(request: &Request<()>) -> usize {
         let line = name.as_str().len().saturating_add(value.len());
         line.saturating_add(LINE)
     });
-    let path = request
-        .uri()
-        .path_and_query()
-        .map_or(0, |path| path.as_str().len());
-    let host = request.uri().host().map_or(0, str::len);
+    let uri = request.uri();
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let host = uri.host().map_or(0, str::len);
     let head = lines.fold(path.saturating_add(host), usize::saturating_add);
     head.saturating_add(256)
 }

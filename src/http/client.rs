@@ -149,13 +149,9 @@ impl Client {
         key: &ObjectKey,
         deadline: impl IntoDeadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let deadline = deadline.into_deadline(&self.inner.context.options.clock);
-        let (newest, stop, getter) = (
-            ResourceVersion::most_recent(),
-            StopToken::never(),
-            self.getter(),
-        );
         let (kind, clock) = (PolicyRequest::Read, &self.inner.context.options.clock);
+        let (deadline, stop) = (deadline.into_deadline(clock), StopToken::never());
+        let (newest, getter) = (ResourceVersion::most_recent(), self.getter());
         patiently(kind, clock, (deadline, &stop), &|_| (), || {
             getter.get(key, &newest, deadline, &stop)
         })
@@ -211,7 +207,7 @@ impl Client {
         deadline: impl IntoDeadline,
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let deadline = deadline.into_deadline(&self.inner.context.options.clock);
-        let source = HttpListerWatcher::<K>::new(&self.inner, self.resource::<K>(), scope).pooled();
+        let source = self.source::<K>(scope).pooled();
         let mut bound = Bound::new(source.objects_max());
         let mut pages = Pages::default();
         let mut request = ListRequest {
@@ -272,11 +268,7 @@ impl Client {
 
     /// Makes a source of lists and watches of `scope`, with a connection of its own.
     pub fn lister_watcher<K: Object>(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
-        Arc::new(HttpListerWatcher::new(
-            &self.inner,
-            self.resource::<K>(),
-            scope,
-        ))
+        Arc::new(self.source(scope))
     }
 
     /// Makes a source whose lists do not come from the server's cache.
@@ -284,8 +276,7 @@ impl Client {
         &self,
         scope: Scope,
     ) -> Arc<dyn ListerWatcher<K>> {
-        let source = HttpListerWatcher::<K>::new(&self.inner, self.resource::<K>(), scope);
-        Arc::new(source.consistent())
+        Arc::new(self.source(scope).consistent())
     }
 
     /// Makes a source that lists what `path` answers, with versions made of the objects' texts.
@@ -293,9 +284,7 @@ impl Client {
         &self,
         path: &'static str,
     ) -> Arc<dyn ListerWatcher<K>> {
-        let resource = self.resource::<K>();
-        let source = HttpListerWatcher::<K>::new(&self.inner, resource, Scope::all());
-        Arc::new(source.at_path(path))
+        Arc::new(self.source(Scope::all()).at_path(path))
     }
 
     /// Makes a source of single objects, with the fields that [`get`](Self::get) returns. All
@@ -339,6 +328,10 @@ impl Client {
         self.inner.context.endpoint.credentials.status()
     }
 
+    fn source<K: Object>(&self, scope: Scope) -> HttpListerWatcher<K> {
+        HttpListerWatcher::new(&self.inner, self.resource::<K>(), scope)
+    }
+
     pub(crate) fn resource<K: Object>(&self) -> Resource {
         let own = self.resource.as_deref();
         own.map_or_else(K::resource, Resource::clone)
@@ -355,19 +348,14 @@ impl Client {
         lookup: Box<Lookup>,
     ) -> Result<Self, Error> {
         let server = config.server.clone();
-        let tls = if server.https {
-            Some(Arc::new(Tls::new(config)?))
-        } else {
-            None
-        };
+        let tls = server.https.then(|| Tls::new(config).map(Arc::new));
+        let tls = tls.transpose()?;
         let scheme = if server.https { "https" } else { "http" };
         let authority: Arc<str> = server.authority().into();
         let base = format!("{scheme}://{authority}{}", server.path);
-        let (certificate, source) = (
-            tls.as_deref()
-                .map(|tls| tls.certificate(config.credentials.is_plugin())),
-            config.credentials.clone(),
-        );
+        let has_plugin = config.credentials.is_plugin();
+        let certificate = tls.as_deref().map(|tls| tls.certificate(has_plugin));
+        let source = config.credentials.clone();
         let state = move || ClientState {
             certificate: certificate.as_ref().and_then(|certificate| certificate()),
             credentials: source.status(),
@@ -443,9 +431,7 @@ impl<K: Object> Api<K> for Client {
         scope: Scope,
         selection: Arc<dyn Selection>,
     ) -> Arc<dyn ListerWatcher<K>> {
-        let resource = self.resource::<K>();
-        let source = HttpListerWatcher::new(&self.inner, resource, scope);
-        Arc::new(source.selecting(selection))
+        Arc::new(self.source(scope).selecting(selection))
     }
 
     fn getter(&self) -> Arc<dyn Getter<K>> {

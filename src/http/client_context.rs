@@ -61,11 +61,9 @@ impl ClientInner {
         let context = &self.context;
         context.permit(stop, deadline, urgency)?;
         let progress = RequestProgress::new(Arc::clone(&context.server));
-        let slot = self
-            .threads
-            .slots
-            .enter(urgency, &progress, stop, deadline)
-            .map_err(|interrupt| errors::failed("", interrupt))?;
+        let slots = &self.threads.slots;
+        let slot = slots.enter(urgency, &progress, stop, deadline);
+        let slot = slot.map_err(|interrupt| errors::failed("", interrupt))?;
         let call = context.call(stop, NamedDeadline::caller(deadline))?;
         let working = call.with_slot(slot).with_progress(&progress);
         Ok([call, working])

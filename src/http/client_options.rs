@@ -10,36 +10,6 @@ use crate::hooks::Hook;
 use crate::setters::setters;
 use crate::wire::DecodeOptions;
 
-/// For name lookup, connect and handshake together: client-go's default for the handshake alone.
-const CONNECT: Duration = Duration::from_secs(10);
-
-/// A server may read a list from etcd and sort it before the first byte. It gives up after 60 s.
-const LIST_FIRST_BYTE: Duration = Duration::from_secs(60);
-
-/// A server finds one object at once.
-const OBJECT_LIST_FIRST_BYTE: Duration = Duration::from_secs(20);
-
-/// A server answers a streamed list as soon as its watch cache is ready.
-const WATCH_FIRST_BYTE: Duration = Duration::from_secs(30);
-
-/// A server reads one object at once or not at all.
-const GET_FIRST_BYTE: Duration = Duration::from_secs(10);
-
-/// A healthy server has nearly always begun its answer by then, and a second request costs little.
-const SECOND_TRY: Duration = Duration::from_secs(5);
-
-/// For the wait between two reads of a body.
-const BODY_IDLE: Duration = Duration::from_secs(30);
-
-/// Enough for the largest list that is decoded by default, over a line of 30 Mbit/s.
-const BODY: Duration = Duration::from_secs(10 * 60);
-
-/// Enough for sixteen of the largest objects, or a few small ones of each of thousands of watches.
-const BUFFERED_BYTES_MAX: usize = 256 * 1024 * 1024;
-
-/// A server answers a list within 60 s or not at all.
-const REQUEST: Duration = Duration::from_secs(60);
-
 /// The options of a [`Client`](super::Client). The defaults suit a node agent.
 ///
 /// # Examples
@@ -79,20 +49,31 @@ pub struct ClientOptions {
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
-            request_timeout: REQUEST,
-            connect_timeout: CONNECT,
-            list_first_byte_timeout: LIST_FIRST_BYTE,
-            object_list_first_byte_timeout: OBJECT_LIST_FIRST_BYTE,
-            watch_first_byte_timeout: WATCH_FIRST_BYTE,
-            get_first_byte_timeout: GET_FIRST_BYTE,
-            second_try_after: SECOND_TRY,
-            body_idle_timeout: BODY_IDLE,
-            body_timeout: BODY,
+            // A server answers a list within 60 s or not at all.
+            request_timeout: Duration::from_secs(60),
+            // client-go's default for the handshake alone.
+            connect_timeout: Duration::from_secs(10),
+            // A server may read a list from etcd and sort it first. It gives up after 60 s.
+            list_first_byte_timeout: Duration::from_secs(60),
+            // A server finds one object at once.
+            object_list_first_byte_timeout: Duration::from_secs(20),
+            // A server answers a streamed list as soon as its watch cache is ready.
+            watch_first_byte_timeout: Duration::from_secs(30),
+            // A server reads one object at once or not at all.
+            get_first_byte_timeout: Duration::from_secs(10),
+            // A healthy server has nearly always begun its answer by then, and a second request
+            // costs little.
+            second_try_after: Duration::from_secs(5),
+            body_idle_timeout: Duration::from_secs(30),
+            // Enough for the largest list that is decoded by default, over a line of 30 Mbit/s.
+            body_timeout: Duration::from_secs(10 * 60),
             gzip: cfg!(feature = "gzip"),
             rate: PER_SECOND,
             burst: BURST,
             decode: DecodeOptions::default(),
-            buffered_bytes_max: BUFFERED_BYTES_MAX,
+            // Enough for sixteen of the largest objects, or a few small ones of each of thousands
+            // of watches.
+            buffered_bytes_max: 256 * 1024 * 1024,
             watch_list: true,
             user_agent: None,
             clock: Clock::system(),

@@ -218,13 +218,10 @@ impl PoolInner {
             next = self.next(&bell);
         }
         // The system keeps an ended thread until it is joined. The last thread joins the others.
-        let ended: Vec<Worker> = {
-            let mut state = self.state.lock();
-            let all = std::mem::take(&mut state.threads);
-            let (ended, rest) = all.into_iter().partition(Worker::is_finished);
-            state.threads = rest;
-            ended
-        };
+        let is_finished = |thread: &mut Worker| thread.is_finished();
+        let mut state = self.state.lock();
+        let ended: Vec<_> = state.threads.extract_if(.., is_finished).collect();
+        drop(state);
         drop(ended);
     }
 
@@ -265,14 +262,10 @@ impl Drop for ThreadPool {
         let (threads, refused, idle, busy) = {
             let mut state = self.0.0.state.lock();
             state.closed = true;
+            let threads = std::mem::take(&mut state.threads);
             let refused = std::mem::take(&mut state.queued);
             let idle = std::mem::take(&mut state.idle);
-            (
-                std::mem::take(&mut state.threads),
-                refused,
-                idle,
-                state.busy,
-            )
+            (threads, refused, idle, state.busy)
         };
         for bell in idle {
             bell.ring();

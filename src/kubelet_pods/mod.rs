@@ -115,20 +115,18 @@ impl Client {
     ) -> Arc<dyn ListerWatcher<K>> {
         let context = &self.inner.context;
         let seed = RandomState::new().build_hasher().finish();
+        let polls = PodPolls {
+            number: 0,
+            known: HashMap::new(),
+            due: None,
+            chance: Chance::new(seed),
+        };
         Arc::new(KubeletSource(Arc::new(Kubelet {
             pods: self.lister_of_path(PATH),
             what: format!("pods of the kubelet at {}", context.server),
             clock: context.options.clock.clone(),
             options,
-            polls: Mutex::ranked(
-                Rank::KUBELET_PODS,
-                PodPolls {
-                    number: 0,
-                    known: HashMap::new(),
-                    due: None,
-                    chance: Chance::new(seed),
-                },
-            ),
+            polls: Mutex::ranked(Rank::KUBELET_PODS, polls),
         })))
     }
 }
@@ -180,8 +178,8 @@ impl<K: Object> Kubelet<K> {
         Ok(youngest(pods, &self.what))
     }
 
-    /// Notes an answer, and returns its differences from the one before.
-    fn note(&self, pods: &[Listed<K>]) -> PolledPods<K> {
+    /// Notes an answer. Returns its differences from the one before, and its version.
+    fn note(&self, pods: &[Listed<K>]) -> (VecDeque<WatchEvent<K>>, ResourceVersion) {
         let now = self.clock.now();
         let mut polls = self.polls.lock();
         let wait = polls.chance.stretch(self.options.interval, JITTER);
@@ -209,13 +207,9 @@ impl<K: Object> Kubelet<K> {
         }
         drop(polls);
         gone.extend(before);
-        let gone = gone
-            .into_iter()
-            .map(|(key, held)| self.end(key, held, number));
-        PolledPods {
-            events: gone.chain(news).map(WatchEvent::from).collect(),
-            version,
-        }
+        let gone = gone.into_iter();
+        let gone = gone.map(|(key, held)| self.end(key, held, number));
+        (gone.chain(news).map(WatchEvent::from).collect(), version)
     }
 
     /// The end of a pod that an answer lacks. Its last state is not known.
@@ -236,12 +230,6 @@ impl PodPolls {
     fn version(&self) -> ResourceVersion {
         ResourceVersion::local("poll", self.number)
     }
-}
-
-/// The differences of an answer, and its version.
-struct PolledPods<K: Object> {
-    events: VecDeque<WatchEvent<K>>,
-    version: ResourceVersion,
 }
 
 /// Leaves the youngest pod of each name, because the kubelet lists its pods by UID and in no order.
@@ -280,7 +268,7 @@ impl<K: Object> ListerWatcher<K> for KubeletSource<K> {
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
         let pods = self.0.poll(request.urgent, stop)?;
-        let resource_version = self.0.note(&pods).version;
+        let (_, resource_version) = self.0.note(&pods);
         pods.into_iter().for_each(each);
         Ok(ListPage {
             resource_version,
@@ -374,13 +362,13 @@ impl<K: Object> KubeletStream<K> {
             return Err(asked_again(&self.version));
         }
         let pods = self.kubelet.poll(urgent, &self.stop)?;
-        let noted = self.kubelet.note(&pods);
-        self.version = noted.version.clone();
+        let (events, version) = self.kubelet.note(&pods);
+        self.version = version.clone();
         self.last_contact = self.kubelet.clock.now();
-        self.events = noted.events;
+        self.events = events;
         // An answer without a difference confirms the content, too.
         self.events.push_back(WatchEvent::Bookmark {
-            resource_version: noted.version,
+            resource_version: version,
             initial_events_end: false,
         });
         Ok(())

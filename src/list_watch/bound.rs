@@ -69,10 +69,8 @@ impl Pages {
             return Ok(None);
         };
         self.count = self.count.saturating_add(1);
-        self.empty = self
-            .empty
-            .saturating_add(1)
-            .saturating_mul(u8::from(is_empty));
+        let empty = self.empty.saturating_add(1);
+        self.empty = if is_empty { empty } else { 0 };
         let why = if self.empty > EMPTY_PAGES_MAX {
             "they are empty, and announce more"
         } else if self.token == token || self.count > PAGES_MAX {

@@ -125,9 +125,8 @@ impl<K: Object> StoredPosition<K> {
 
     /// Whether it is young enough. A time in the future says nothing about the age.
     fn is_young(&self) -> bool {
-        self.taken
-            .elapsed()
-            .is_ok_and(|age| age <= self.age_max && !self.resource_version.is_unset())
+        let age = self.taken.elapsed();
+        age.is_ok_and(|age| age <= self.age_max) && !self.resource_version.is_unset()
     }
 }
 
@@ -148,7 +147,7 @@ impl<K: Object> SourceFromPosition<K> {
         has
     }
 
-    /// The position, unless the server does not have it yet.
+    /// The position for a first list, unless the server does not have it yet.
     ///
     /// A watch from a version in the future is silent until the server gets there, and what changed
     /// before is never sent.
@@ -157,7 +156,9 @@ impl<K: Object> SourceFromPosition<K> {
         request: &ListRequest,
         stop: &StopToken,
     ) -> Result<Option<StoredPosition<K>>, Error> {
-        if !self.has_position() {
+        let is_first =
+            request.resource_version == ResourceVersion::any() && request.continue_token.is_none();
+        if !is_first || !self.has_position() {
             return Ok(None);
         }
         let probe = ListRequest {
@@ -168,9 +169,8 @@ impl<K: Object> SourceFromPosition<K> {
         let server = self.source.list(&probe, stop, &mut |_| ())?;
         let position = self.position.lock().take();
         Ok(position.filter(|position| {
-            let order = server
-                .resource_version
-                .numeric_order(&position.resource_version);
+            let at_server = &server.resource_version;
+            let order = at_server.numeric_order(&position.resource_version);
             order.is_some_and(Ordering::is_ge)
         }))
     }
@@ -183,14 +183,7 @@ impl<K: Object> ListerWatcher<K> for SourceFromPosition<K> {
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
-        let first =
-            request.resource_version == ResourceVersion::any() && request.continue_token.is_none();
-        let position = if first {
-            self.usable(request, stop)?
-        } else {
-            None
-        };
-        let Some(position) = position else {
+        let Some(position) = self.usable(request, stop)? else {
             return self.source.list(request, stop, each);
         };
         for object in position.objects {

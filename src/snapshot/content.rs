@@ -58,10 +58,8 @@ pub(super) fn write_object(
     key: &ObjectKey,
     contact: SystemTime,
 ) -> io::Result<()> {
-    line(
-        to,
-        &json!({ "object": pair(key), "contact": millis(contact) }),
-    )
+    let of = json!({ "object": pair(key), "contact": millis(contact) });
+    line(to, &of)
 }
 
 fn pair(key: &ObjectKey) -> [&str; 2] {
@@ -74,10 +72,8 @@ fn line(to: &mut dyn Write, value: &Value) -> io::Result<()> {
 }
 
 fn millis(time: SystemTime) -> u64 {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 fn time(millis: &Value) -> Option<SystemTime> {

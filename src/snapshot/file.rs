@@ -62,10 +62,8 @@ pub(super) fn lock(path: &Path) -> io::Result<WriterLock> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = fs::open(&beside, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR);
     let named = |error: io::Error| {
-        io::Error::new(
-            error.kind(),
-            format!("its lock {}: {error}", beside.display()),
-        )
+        let text = format!("its lock {}: {error}", beside.display());
+        io::Error::new(error.kind(), text)
     };
     let file = File::from(file.map_err(|error| named(error.into()))?);
     if !file.metadata()?.is_file() {

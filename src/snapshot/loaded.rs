@@ -4,7 +4,6 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::time::SystemTime;
 
 use super::content::Parts;
 use super::difference::SnapshotDifference;
@@ -72,9 +71,7 @@ impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
             }
         };
         // A clock that was set back says nothing about the age.
-        let age = SystemTime::now()
-            .duration_since(kept.contact)
-            .unwrap_or_default();
+        let age = kept.contact.elapsed().unwrap_or_default();
         let now = clock.now();
         Some(Seed {
             object,

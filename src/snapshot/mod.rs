@@ -267,14 +267,13 @@ impl Snapshot {
     /// `Config`: the manager keeps no objects (`Get`), it has a snapshot already, or the snapshot
     /// has a manager of this kind.
     pub fn attach<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Result<(), Error> {
-        let refused = |why: &str| Error::new(ErrorKind::Config, why.to_owned());
         let why = "no snapshot of a manager with the strategy Get: it keeps no objects";
-        let objects = manager.kept_objects().ok_or_else(|| refused(why))?;
+        let objects = manager.kept_objects().ok_or_else(|| Error::config(why))?;
         let kind = loaded::kind_of::<K>();
         let mut all = self.core.attached.lock();
         if all.iter().any(|other| other.kind() == kind) {
             let why = format!("the snapshot has a manager of {kind} already");
-            return Err(refused(&why));
+            return Err(Error::config(why));
         }
         objects.seed_from(Box::new(Seeds {
             loaded: Arc::clone(&self.core.loaded),
@@ -472,12 +471,9 @@ impl SnapshotCore {
         file::replace(&self.options.path, &pieces, last.keeps_old).map_err(failed)?;
         (last.state, last.keeps_old) = (Some(state), false);
         let bytes = [head.len(), text.bytes.len(), tag.len()];
-        for error in &mut left_out {
-            *error = error
-                .clone()
-                .context(&format!("the snapshot {path} leaves an object out"));
-        }
-        Ok(Some((bytes.into_iter().sum(), left_out)))
+        let what = format!("the snapshot {path} leaves an object out");
+        let left_out = left_out.into_iter().map(|error| error.context(&what));
+        Ok(Some((bytes.into_iter().sum(), left_out.collect())))
     }
 
     /// Returns a hash of the managers' state, and the unclaimed objects of each; `None` before a

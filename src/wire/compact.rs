@@ -217,21 +217,6 @@ impl Object for Dynamic {
     object_of_text!(0);
 }
 
-impl<K> From<ObjectText> for Compact<K> {
-    fn from(text: ObjectText) -> Self {
-        Self {
-            text,
-            kind: PhantomData,
-        }
-    }
-}
-
-impl From<ObjectText> for Dynamic {
-    fn from(text: ObjectText) -> Self {
-        Self(text)
-    }
-}
-
 /// Takes the text as it stands from the decoder of this crate, and what any other one reads.
 struct TextVisitor;
 
@@ -279,13 +264,14 @@ fn read<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectText, D::Error> {
 
 impl<'de, K> Deserialize<'de> for Compact<K> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read(from).map(Self::from)
+        let kind = PhantomData;
+        read(from).map(|text| Self { text, kind })
     }
 }
 
 impl<'de> Deserialize<'de> for Dynamic {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read(from).map(Self::from)
+        read(from).map(Self)
     }
 }
 

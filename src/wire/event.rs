@@ -248,7 +248,7 @@ impl<K: Object> EventDecoder<K> {
 
     /// The heap memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.frames.held()
+        self.frames.buffer.held()
     }
 }
 

@@ -193,10 +193,6 @@ impl Frames {
             self.buffer.release();
         }
     }
-
-    pub(super) fn held(&self) -> usize {
-        self.buffer.held()
-    }
 }
 
 /// Whether bytes without a newline may hold a whole event, or certainly begin with none.

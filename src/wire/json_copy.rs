@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
-use zeroize::Zeroize as _;
+use zeroize::Zeroizing;
 
 use super::json_text::special;
 
@@ -14,7 +14,7 @@ const BYTES_MIN: usize = 1024;
 
 /// Text that may be secret, while it grows. No copy of it is left in freed memory.
 #[derive(Default)]
-pub(super) struct JsonCopy(Vec<u8>);
+pub(super) struct JsonCopy(Zeroizing<Vec<u8>>);
 
 impl JsonCopy {
     /// Copies everything that the deserializer reads.
@@ -33,9 +33,8 @@ impl JsonCopy {
         if needed > self.0.capacity() {
             // A vector that grows by itself leaves its bytes in freed memory.
             let room = needed.max(self.0.capacity().saturating_mul(2));
-            let mut grown = Vec::with_capacity(room.max(BYTES_MIN));
+            let mut grown = Zeroizing::new(Vec::with_capacity(room.max(BYTES_MIN)));
             grown.extend_from_slice(&self.0);
-            self.0.zeroize();
             self.0 = grown;
         }
         self.0.extend_from_slice(bytes);
@@ -63,12 +62,6 @@ impl JsonCopy {
         }
         self.push(rest);
         self.push(b"\"");
-    }
-}
-
-impl Drop for JsonCopy {
-    fn drop(&mut self) {
-        self.0.zeroize();
     }
 }
 

@@ -297,10 +297,8 @@ fn page(head: &[u8]) -> Result<ListPage, Error> {
         ))),
     };
     let continue_token = Some(text("continue")?).filter(|token| !token.is_empty());
-    if continue_token
-        .as_ref()
-        .is_some_and(|token| token.len() > CONTINUE_BYTES_MAX)
-    {
+    let is_too_long = |token: &String| token.len() > CONTINUE_BYTES_MAX;
+    if continue_token.as_ref().is_some_and(is_too_long) {
         return Err(protocol(&format!(
             "the list's continue token is longer than {CONTINUE_BYTES_MAX} bytes"
         )));

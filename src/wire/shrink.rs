@@ -18,6 +18,15 @@ macro_rules! fit {
     };
 }
 
+/// Shrinks the items of these parts of a volume.
+macro_rules! fit_items {
+    ($volume:expr => $($part:ident)*) => {
+        $(if let Some(part) = &mut $volume.$part {
+            fit!(part => items);
+        })*
+    };
+}
+
 /// Shrinks the lists of a pod. Does nothing to any other object.
 pub(super) fn shrink<K: Object>(object: &mut K) {
     let object: &mut dyn Any = object;
@@ -39,25 +48,13 @@ fn spec(spec: &mut PodSpec) {
 }
 
 fn volume(volume: &mut Volume) {
-    volume.secret.iter_mut().for_each(|it| fit!(it => items));
-    volume
-        .config_map
-        .iter_mut()
-        .for_each(|it| fit!(it => items));
+    fit_items!(volume => secret config_map);
     let Some(projected) = &mut volume.projected else {
         return;
     };
     fit!(projected => sources);
     for source in projected.sources.iter_mut().flatten() {
-        source.secret.iter_mut().for_each(|it| fit!(it => items));
-        source
-            .config_map
-            .iter_mut()
-            .for_each(|it| fit!(it => items));
-        source
-            .downward_api
-            .iter_mut()
-            .for_each(|it| fit!(it => items));
+        fit_items!(source => secret config_map downward_api);
     }
 }
 

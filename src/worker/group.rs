@@ -1,6 +1,6 @@
 //! Ends several threads within a bound: asks all to end, and names those that are late.
 
-use super::{StopSource, Worker};
+use super::{Ending, StopSource, Worker};
 use crate::clock::{Clock, Deadline};
 use crate::sync::{Mutex, Rank};
 
@@ -39,13 +39,8 @@ impl WorkerGroup {
 
     /// Asks all threads to end; returns at once.
     pub(crate) fn stop(&self) {
-        let stops: Vec<StopSource> = {
-            let members = self.0.lock();
-            members
-                .iter()
-                .map(|member| member.worker.stop.clone())
-                .collect()
-        };
+        let stop_of = |member: &Member| member.worker.stop.clone();
+        let stops: Vec<StopSource> = self.0.lock().iter().map(stop_of).collect();
         // A stop wakes a blocked thread, which takes other locks.
         stops.iter().for_each(StopSource::stop);
     }
@@ -56,16 +51,10 @@ impl WorkerGroup {
     /// It does not wait for the calling thread, nor for one that waits for it, directly or through
     /// others.
     pub(crate) fn join(&self, clock: &Clock, deadline: Deadline) -> Vec<String> {
-        let ends: Vec<_> = {
-            let members = self.0.lock();
-            members
-                .iter()
-                .map(|member| member.worker.ending())
-                .collect()
-        };
-        let late = ends
-            .iter()
-            .filter(|end| matches!(end.wait_until(clock, deadline), Ok(false)));
+        let end_of = |member: &Member| member.worker.ending();
+        let ends: Vec<Ending> = self.0.lock().iter().map(end_of).collect();
+        let is_late = |end: &&Ending| matches!(end.wait_until(clock, deadline), Ok(false));
+        let late = ends.iter().filter(is_late);
         let late: Vec<String> = late.map(|end| end.name().to_owned()).collect();
         let ended = {
             let mut members = self.0.lock();

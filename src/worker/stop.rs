@@ -135,18 +135,13 @@ impl StopToken {
     /// If the stop was raised already, this calls `wake` at once, so no stop is lost between a
     /// check and a wait.
     pub fn register(&self, wake: &Arc<dyn Wake>) -> WakeRegistration {
-        let id = {
-            let mut state = self.0.state.lock();
-            if state.open.is_some() {
-                let id = state.next_id;
-                state.next_id = id.wrapping_add(1);
-                state.wakes.push((id, Arc::clone(wake)));
-                Some(id)
-            } else {
-                None
-            }
-        };
-        if id.is_none() {
+        let mut state = self.0.state.lock();
+        let id = state.open.is_some().then_some(state.next_id);
+        if let Some(id) = id {
+            state.next_id = id.wrapping_add(1);
+            state.wakes.push((id, Arc::clone(wake)));
+        } else {
+            drop(state);
             wake.wake();
         }
         WakeRegistration {

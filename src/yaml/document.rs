@@ -64,22 +64,13 @@ impl Node {
 
     /// Whether it is one of YAML's spellings of null.
     pub(crate) fn is_null(&self) -> bool {
-        matches!(
-            self,
-            Self::Scalar {
-                value: ScalarValue::Null,
-                ..
-            }
-        )
+        matches!(self, Self::Scalar { value, .. } if *value == ScalarValue::Null)
     }
 
     /// Returns the text of a scalar that is text.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
-            Self::Scalar {
-                text,
-                value: ScalarValue::Text,
-            } => Some(text.as_str()),
+            Self::Scalar { text, value } if *value == ScalarValue::Text => Some(text),
             Self::Scalar { .. } | Self::Sequence(_) | Self::Mapping(_) => None,
         }
     }
@@ -87,15 +78,11 @@ impl Node {
     /// Names the kind of node, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Self::Scalar {
-                value: ScalarValue::Bool(_),
-                ..
-            } => "a truth value: put it in quotes",
-            Self::Scalar {
-                value: ScalarValue::Number(_),
-                ..
-            } => "a number: put it in quotes",
-            Self::Scalar { .. } => "a single value",
+            Self::Scalar { value, .. } => match value {
+                ScalarValue::Bool(_) => "a truth value: put it in quotes",
+                ScalarValue::Number(_) => "a number: put it in quotes",
+                ScalarValue::Null | ScalarValue::Text => "a single value",
+            },
             Self::Sequence(_) => "a list",
             Self::Mapping(_) => "a mapping",
         }
@@ -321,10 +308,8 @@ impl<'a> Reader<'a> {
         let end = self.place.start.byte_offset().unwrap_or_default();
         let before = self.source.get(..end).unwrap_or_default();
         let trimmed = before.trim_end_matches([' ', '\t']);
-        trimmed.ends_with('-')
-            && before
-                .get(trimmed.len()..)
-                .is_some_and(|gap| gap.contains('\t'))
+        let gap = before.get(trimmed.len()..).unwrap_or_default();
+        trimmed.ends_with('-') && gap.contains('\t')
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events begin keys")]
@@ -500,9 +485,8 @@ pub(crate) fn json(node: &Node) -> Value {
         Node::Sequence(items) => items.iter().map(|item| json(item)).collect(),
         Node::Mapping(entries) => {
             let entries = entries.iter();
-            entries
-                .map(|(name, value)| (name.clone(), json(value)))
-                .collect()
+            let entries = entries.map(|(name, value)| (name.clone(), json(value)));
+            entries.collect()
         }
     }
 }

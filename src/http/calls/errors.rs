@@ -212,14 +212,8 @@ pub(crate) fn retry_after(value: &str, date: &str) -> Option<Duration> {
         parsed.ok().map(Timestamp::as_second)
     };
     let wait = value.trim().parse().ok().or_else(|| {
-        let here = || {
-            SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .ok()?
-                .as_secs()
-                .try_into()
-                .ok()
-        };
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        let here = || i64::try_from(since_epoch.ok()?.as_secs()).ok();
         let wait = second(value)?.saturating_sub(second(date).or_else(here)?);
         u64::try_from(wait).ok()
     });

@@ -70,9 +70,8 @@ impl Slots {
         deadline: Deadline,
     ) -> Result<Arc<Slot>, Interrupt> {
         let queued = |behind| progress.enter(RequestPhase::Queued { behind });
-        let admitted = self
-            .0
-            .admit(&QueuedRequest::new(urgency, false), stop, deadline, queued);
+        let waiter = QueuedRequest::new(urgency, false);
+        let admitted = self.0.admit(&waiter, stop, deadline, queued);
         admitted.map_err(interrupt)?;
         Ok(Slot::taken(&self.0, urgency))
     }

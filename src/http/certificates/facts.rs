@@ -222,11 +222,10 @@ fn alternative_name(tag: u8, content: &[u8]) -> (bool, String) {
         tag::IP => {
             let v4 = <[u8; 4]>::try_from(content).map(IpAddr::from);
             let address = v4.or_else(|_| <[u8; 16]>::try_from(content).map(IpAddr::from));
-            let shown = address.map(|address| address.to_string());
-            (
-                shown.is_ok(),
-                shown.unwrap_or_else(|_| "a broken address".to_owned()),
-            )
+            match address {
+                Ok(address) => (true, address.to_string()),
+                Err(_) => (false, "a broken address".to_owned()),
+            }
         }
         // The lower bits of a tag are the number of the kind in RFC 5280.
         _ => (false, format!("a name of kind {}", tag & 0x1f)),

@@ -50,10 +50,7 @@ impl Pem {
     }
 
     pub(crate) fn file(path: impl Into<PathBuf>, field: impl Into<String>) -> Self {
-        Self {
-            path: Some(path.into()),
-            ..Self::inline(Vec::new(), field)
-        }
+        Self::files(Some(path.into()), Vec::new(), field)
     }
 
     /// Certificates of a file, and of all files in some directories.

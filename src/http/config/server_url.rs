@@ -34,10 +34,7 @@ impl ServerUrl {
         }
         // A query or a fragment has no meaning in a base URL. client-go drops both.
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
-        let (authority, path) = match rest.split_once('/') {
-            Some((authority, path)) => (authority, path),
-            None => (rest, ""),
-        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         let path = clean(path);
         if authority.contains('@') {
             return Err(
@@ -53,21 +50,15 @@ impl ServerUrl {
             https,
             host,
             port: port.unwrap_or(default_port),
-            path: if path.is_empty() {
-                String::new()
-            } else {
-                format!("/{path}")
-            },
+            path,
         })
     }
 
     /// The host without the zone, which counts on this machine alone.
     pub(crate) fn name(&self) -> &str {
-        let host = self
-            .host
-            .split_once('%')
-            .filter(|_| self.host.contains(':'));
-        host.map_or(&self.host, |(address, _zone)| address)
+        let host = &self.host;
+        let zoned = host.split_once('%').filter(|_| host.contains(':'));
+        zoned.map_or(host, |(address, _zone)| address)
     }
 
     /// `host:port`, with brackets around an IPv6 address, for `Host` headers and messages.
@@ -93,6 +84,7 @@ impl fmt::Display for ServerUrl {
 }
 
 /// Resolves `.` and `..` and drops empty segments, as client-go does before it sends a path.
+/// Returns a slash before each segment that is left.
 fn clean(path: &str) -> String {
     let mut segments = Vec::new();
     for segment in path.split('/') {
@@ -103,7 +95,8 @@ fn clean(path: &str) -> String {
             _ => segments.push(segment),
         }
     }
-    segments.join("/")
+    let slashed = segments.into_iter().flat_map(|segment| ["/", segment]);
+    slashed.collect()
 }
 
 /// Splits `host[:port]`, whose IPv6 address stands in brackets.

@@ -79,11 +79,8 @@ impl Resolver {
 /// only in the words of glibc or musl.
 fn may_pass(error: &io::Error) -> bool {
     let text = error.to_string();
-    let is_again = |words: &&str| text.ends_with(*words);
-    error.raw_os_error().is_some()
-        || ["Temporary failure in name resolution", "Try again"]
-            .iter()
-            .any(is_again)
+    let again = ["Temporary failure in name resolution", "Try again"];
+    error.raw_os_error().is_some() || again.iter().any(|words| text.ends_with(words))
 }
 
 #[cfg(test)]

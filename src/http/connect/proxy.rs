@@ -209,10 +209,8 @@ impl Proxy {
         }
         if code != 0 {
             let index = usize::from(code).saturating_sub(1);
-            let words = socks::REFUSALS
-                .get(index)
-                .copied()
-                .unwrap_or("no reason known");
+            let words = socks::REFUSALS.get(index).copied();
+            let words = words.unwrap_or("no reason known");
             return Err(unreachable(&format!(
                 "refused to connect to {}: {words} (SOCKS5 code {code})",
                 server.authority()

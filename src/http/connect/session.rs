@@ -25,7 +25,7 @@ impl Session {
     /// The failure of TLS, explained.
     pub(crate) fn new(tls: &Arc<Tls>) -> Result<Self, Interrupt> {
         let config = tls.current();
-        let connection = ClientConnection::new(Arc::clone(&config), tls.server_name());
+        let connection = ClientConnection::new(Arc::clone(&config), tls.server_name.clone());
         let connection = connection.map_err(|error| tls.explain(error));
         let mut connection = connection.map_err(Interrupt::Failed)?;
         // A request is small, apart from its bearer token, and is written whole.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{SocketAddrAny, SocketType, sockopt};
 
 use super::super::calls::call_context::CallContext;
 use super::super::calls::interrupt::Interrupt;
@@ -95,10 +95,8 @@ impl Attempts {
             let sockets = sockets.map(|socket| PollFd::new(socket, PollFlags::OUT));
             let mut polled: Vec<_> = sockets.chain([call.wake_descriptor()]).collect();
             call.wait_for_any(&mut polled, pause)?;
-            polled
-                .iter()
-                .map(|polled| !polled.revents().is_empty())
-                .collect()
+            let is_ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
+            polled.iter().map(is_ready).collect()
         };
         let mut won = None;
         let attempts = std::mem::take(&mut self.under_way);
@@ -152,24 +150,18 @@ fn tune(socket: &OwnedFd) -> Result<(), Errno> {
     set.into_iter().collect()
 }
 
-fn family(address: SocketAddr) -> AddressFamily {
-    if address.is_ipv4() {
-        AddressFamily::INET
-    } else {
-        AddressFamily::INET6
-    }
-}
-
 #[cfg(target_os = "linux")]
 fn open(address: SocketAddr) -> Result<OwnedFd, Errno> {
     use rustix::net::{SocketFlags, socket_with};
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(family(address), SocketType::STREAM, flags, None)
+    let family = SocketAddrAny::from(address).address_family();
+    socket_with(family, SocketType::STREAM, flags, None)
 }
 
 #[cfg(not(target_os = "linux"))]
 fn open(address: SocketAddr) -> Result<OwnedFd, Errno> {
-    let socket = rustix::net::socket(family(address), SocketType::STREAM, None)?;
+    let family = SocketAddrAny::from(address).address_family();
+    let socket = rustix::net::socket(family, SocketType::STREAM, None)?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     rustix::io::ioctl_fionbio(&socket, true)?;
     Ok(socket)

@@ -39,7 +39,8 @@ const FILE_WAIT: Duration = Duration::from_millis(500);
 
 /// The current TLS configuration of a client, and its files.
 pub(crate) struct Tls {
-    server_name: ServerName<'static>,
+    /// The name that the server's certificate has to carry.
+    pub(crate) server_name: ServerName<'static>,
     shared: Arc<TlsReloader>,
     /// Reads the files, whose file system may hang. Then the current configuration stays in use.
     reader: HelperThreads<()>,
@@ -85,9 +86,8 @@ impl Tls {
         let host = || config.server.name().to_owned();
         let name = settings.server_name.get_or_insert_with(host);
         let server_name = ServerName::try_from(name.clone()).map_err(|error| {
-            Error::config(format!(
-                "{name:?} is no name a certificate can carry: {error}"
-            ))
+            let why = format!("{name:?} is no name a certificate can carry: {error}");
+            Error::config(why)
         })?;
         let settings = settings.loaded()?;
         let hasher = RandomState::new();
@@ -115,11 +115,6 @@ impl Tls {
         })
     }
 
-    /// Returns the name that the server's certificate has to carry.
-    pub(crate) fn server_name(&self) -> ServerName<'static> {
-        self.server_name.clone()
-    }
-
     /// Returns the configuration for a new connection. A connection of an earlier one is not used
     /// for another request.
     pub(crate) fn current(&self) -> Arc<ClientConfig> {
@@ -132,15 +127,9 @@ impl Tls {
     /// replace certificate and key one after the other. Blocks by `call`, and for half a second at
     /// most.
     pub(crate) fn refresh(&self, call: &CallContext) {
-        let has_files = self
-            .shared
-            .current
-            .lock()
-            .parts
-            .settings
-            .files()
-            .next()
-            .is_some();
+        let current = self.shared.current.lock();
+        let has_files = current.parts.settings.files().next().is_some();
+        drop(current);
         if !has_files || self.reader.is_stuck(FILE_WAIT) {
             return;
         }
@@ -237,13 +226,10 @@ impl Tls {
     ) -> impl Fn() -> Option<ClientCertificate> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || {
-            let (identity, number) = {
-                let parts = &shared.current.lock().parts;
-                (parts.settings.identity.clone(), parts.number)
-            };
+            let parts = shared.current.lock().parts.clone();
             Some(ClientCertificate {
-                expires: client_certificate::expires(&identity?.certificate)?,
-                is_of_plugin: has_plugin && number < u64::MAX,
+                expires: client_certificate::expires(&parts.settings.identity?.certificate)?,
+                is_of_plugin: has_plugin && parts.number < u64::MAX,
             })
         }
     }
@@ -253,10 +239,7 @@ impl TlsReloader {
     /// Reads the files if they may have changed. Blocks for local files.
     fn refresh(&self) {
         // The next check sees a change after this one.
-        let (settings, number) = {
-            let parts = &self.current.lock().parts;
-            (parts.settings.clone(), parts.number)
-        };
+        let TlsParts { settings, number } = self.current.lock().parts.clone();
         let stamps: Vec<_> = settings.files().map(stamp).collect();
         let stamp = self.hasher.hash_one(stamps);
         let now = Clock::system().now();
@@ -278,13 +261,10 @@ impl TlsReloader {
                 }
             })
         });
-        match changed {
-            Ok(()) => {}
-            Err(error) => {
-                log::warn!(
-                    "the client cannot use the changed TLS files and uses those before: {error}"
-                );
-            }
+        if let Err(error) = changed {
+            log::warn!(
+                "the client cannot use the changed TLS files and uses those before: {error}"
+            );
         }
     }
 
@@ -331,11 +311,8 @@ impl TlsSettings {
 
     /// Returns a hash of the loaded content.
     fn fingerprint(&self, hasher: &RandomState) -> u64 {
-        hasher.hash_one(
-            self.pems()
-                .map(|pem| pem.bytes.as_slice())
-                .collect::<Vec<_>>(),
-        )
+        let contents: Vec<_> = self.pems().map(|pem| pem.bytes.as_slice()).collect();
+        hasher.hash_one(contents)
     }
 }
 
@@ -479,10 +456,8 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
     }
     let key = PrivateKeyDer::from_pem_slice(&identity.key.bytes).map_err(|error| {
         let hint = "an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block is needed";
-        Error::config(format!(
-            "{key_origin}: {}: {hint}",
-            errors::describe_pem(&error)
-        ))
+        let why = errors::describe_pem(&error);
+        Error::config(format!("{key_origin}: {why}: {hint}"))
     })?;
     let key = load_key(&key, provider).map_err(|error| {
         let hint = "RSA of 2048 bits or more, ECDSA on P-256 or P-384 and Ed25519 work with the \
@@ -513,10 +488,9 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
             );
         }
         Err(error) => {
-            return Err(Error::config(format!(
-                "{certificate_origin}: not a certificate: {}",
-                errors::describe(&error)
-            )));
+            let why = errors::describe(&error);
+            let message = format!("{certificate_origin}: not a certificate: {why}");
+            return Err(Error::config(message));
         }
     }
     Ok(certified)

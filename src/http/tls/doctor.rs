@@ -62,7 +62,7 @@ pub(crate) fn explain(
 
 /// Makes the error of a connection that ended before the handshake did.
 pub(crate) fn cut_off(why: &str, settings: &TlsSettings) -> Error {
-    let address = address_field(settings);
+    let (_, address) = peer_of(settings);
     let message = format!(
         "the TLS handshake was cut off: {why}: does the port in {address} speak TLS, and has a \
          load balancer there a server behind it?"
@@ -77,11 +77,12 @@ pub(crate) fn speaks_tls() -> Error {
     Error::new(ErrorKind::Tls, message)
 }
 
-fn address_field(settings: &TlsSettings) -> &'static str {
+/// Names the peer, and the field of its address.
+fn peer_of(settings: &TlsSettings) -> (&'static str, &'static str) {
     if settings.of_proxy {
-        "the kubeconfig's proxy-url"
+        ("the proxy", "the kubeconfig's proxy-url")
     } else {
-        "the kubeconfig's server"
+        ("the server", "the kubeconfig's server")
     }
 }
 
@@ -103,19 +104,15 @@ impl<'a> Case<'a> {
     fn new(settings: &'a TlsSettings, notes: &'a HandshakeNotes) -> Self {
         let refused = notes.refused.iter();
         let refused = refused.flat_map(|refused| &refused.certificates);
+        let chain = refused.filter_map(|der| CertificateFacts::read(der));
         let authorities = settings.authorities.as_ref().map(Pem::origin);
+        let (peer, address) = peer_of(settings);
         Self {
             settings,
             notes,
-            chain: refused
-                .filter_map(|der| CertificateFacts::read(der))
-                .collect(),
-            peer: if settings.of_proxy {
-                "the proxy"
-            } else {
-                "the server"
-            },
-            address: address_field(settings),
+            chain: chain.collect(),
+            peer,
+            address,
             authorities: authorities.unwrap_or_default(),
         }
     }
@@ -214,12 +211,9 @@ impl<'a> Case<'a> {
     }
 
     fn otherwise(&self, error: &rustls::Error) -> String {
-        let its = self.its_certificate();
+        let (its, authorities) = (self.its_certificate(), &self.authorities);
         let why = describe(error);
-        format!(
-            "{its} is refused: {why} (authorities: {})",
-            self.authorities
-        )
+        format!("{its} is refused: {why} (authorities: {authorities})")
     }
 
     /// The issuer of the peer's certificate.
@@ -230,16 +224,12 @@ impl<'a> Case<'a> {
 
     /// The certificate of the chain that has this time, by name if it is not the peer's own.
     fn dated(&self, of: impl Fn(&CertificateFacts) -> Option<UnixTime>, time: UnixTime) -> String {
-        let mut chain = self.chain.iter();
-        match chain.position(|facts| of(facts) == Some(time)) {
-            None | Some(0) => self.its_certificate(),
-            Some(at) => {
-                let name = self.chain.get(at).map(|facts| quoted(&facts.subject));
-                let name = name.unwrap_or_default();
-                format!(
-                    "the certificate of {name}, which {} sends with its own,",
-                    self.peer
-                )
+        let mut chain = self.chain.iter().enumerate();
+        match chain.find(|(_, facts)| of(facts) == Some(time)) {
+            None | Some((0, _)) => self.its_certificate(),
+            Some((_, facts)) => {
+                let (name, peer) = (quoted(&facts.subject), self.peer);
+                format!("the certificate of {name}, which {peer} sends with its own,")
             }
         }
     }
@@ -280,17 +270,11 @@ impl<'a> Case<'a> {
 
     fn bad_signature(&self) -> String {
         let its = self.its_certificate();
-        let is_about_key = self
-            .notes
-            .refused
-            .as_ref()
-            .is_some_and(|refused| refused.is_about_key);
+        let refused = self.notes.refused.as_ref();
+        let is_about_key = refused.is_some_and(|refused| refused.is_about_key);
         let signs = |facts: &CertificateFacts| {
-            is_about_key
-                || self
-                    .chain
-                    .iter()
-                    .any(|signed| signed.issuer == facts.subject)
+            let mut chain = self.chain.iter();
+            is_about_key || chain.any(|signed| signed.issuer == facts.subject)
         };
         let signers = self.chain.iter().cloned().chain(self.trusted_facts());
         let is_weak = |facts: &CertificateFacts| {
@@ -299,12 +283,7 @@ impl<'a> Case<'a> {
         let weak = signers
             .take(if is_about_key { 1 } else { usize::MAX })
             .find(is_weak);
-        if let Some(CertificateFacts {
-            subject,
-            rsa_bits: Some(bits),
-            ..
-        }) = weak
-        {
+        if let Some((subject, bits)) = weak.and_then(|weak| Some((weak.subject, weak.rsa_bits?))) {
             return format!(
                 "the key of \"{subject}\" is RSA of {bits} bits, and this client takes \
                  {RSA_BITS_MIN} and more: give it a new key; {BEYOND_KUBECONFIG} (BadSignature)"
@@ -466,10 +445,8 @@ impl CertificateFacts {
             return Some(format!("{}: renew it, or set the clock", expired(end, now)));
         }
         let begin = self.not_before.filter(|begin| *begin > now)?;
-        Some(format!(
-            "{}: set the clock, or reissue it",
-            begins(begin, now)
-        ))
+        let begins = begins(begin, now);
+        Some(format!("{begins}: set the clock, or reissue it"))
     }
 }
 

@@ -70,13 +70,9 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        match self.verify(end_entity, intermediates, server_name, now) {
-            Ok(()) => Ok(ServerCertVerified::assertion()),
-            Err(refusal) => {
-                note(end_entity, intermediates, false);
-                Err(refusal)
-            }
-        }
+        let verified = self.verify(end_entity, intermediates, server_name, now);
+        let verified = verified.inspect_err(|_refusal| note(end_entity, intermediates, false));
+        verified.map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(

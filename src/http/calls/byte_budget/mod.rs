@@ -194,9 +194,7 @@ impl Accounts {
         if signal.is_closed() {
             return (None, closed);
         }
-        let Growth {
-            held, least, most, ..
-        } = growth;
+        let (held, least, most) = (growth.held, growth.least, growth.most);
         let moved = if growth.moves { held } else { 0 };
         self.set(number, signal, most, moved);
         if self.open.saturating_add(self.closing) <= bytes_max {

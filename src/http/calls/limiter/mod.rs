@@ -81,12 +81,8 @@ impl Limiter {
         deadline: Deadline,
         urgency: &Urgency,
     ) -> Result<(), Error> {
-        let admitted = self.0.admit(
-            &QueuedRequest::new(urgency, false),
-            stop,
-            deadline,
-            |_before| {},
-        );
+        let waiter = QueuedRequest::new(urgency, false);
+        let admitted = self.0.admit(&waiter, stop, deadline, |_before| {});
         admitted.map_err(|refusal| match refusal {
             AdmissionRefusal::Stopped => Error::stopped("waiting for the client's rate limit"),
             AdmissionRefusal::TooLate { before } => {

@@ -17,15 +17,10 @@ pub(super) fn headers(
         headers.push((name.to_owned(), value.to_owned()));
         Ok(())
     };
-    let KubeconfigOptions {
-        impersonate_user,
-        impersonate_uid,
-        impersonate_groups,
-        ..
-    } = options;
+    let (uid, groups) = (&options.impersonate_uid, &options.impersonate_groups);
     for (given, field, name) in [
-        (impersonate_user, "as", "Impersonate-User"),
-        (impersonate_uid, "as-uid", "Impersonate-Uid"),
+        (&options.impersonate_user, "as", "Impersonate-User"),
+        (uid, "as-uid", "Impersonate-Uid"),
     ] {
         if let Some(given) = given {
             add(&format!("--{field}"), name, given)?;
@@ -33,10 +28,10 @@ pub(super) fn headers(
             add(&user.location(field), name, text)?;
         }
     }
-    for group in impersonate_groups {
+    for group in groups {
         add("--as-group", "Impersonate-Group", group)?;
     }
-    if impersonate_groups.is_empty() {
+    if groups.is_empty() {
         for group in user.texts("as-groups")? {
             add(&user.location("as-groups"), "Impersonate-Group", group)?;
         }
@@ -51,16 +46,16 @@ pub(super) fn headers(
         }
     }
     match headers.first() {
-        Some((first, _)) if first != "Impersonate-User" => Err(
-            if impersonate_uid.is_none() && impersonate_groups.is_empty() {
+        Some((first, _)) if first != "Impersonate-User" => {
+            Err(if uid.is_none() && groups.is_empty() {
                 user.error(
                     "as",
                     "missing: as-uid, as-groups and as-user-extra need a user to impersonate",
                 )
             } else {
                 Error::config("--as is missing: --as-uid and --as-group need a user to impersonate")
-            },
-        ),
+            })
+        }
         _ => Ok(headers),
     }
 }

@@ -242,12 +242,7 @@ pub(crate) fn credentials(
     user: &Section,
     options: &KubeconfigOptions,
 ) -> Result<Credentials, Error> {
-    let KubeconfigOptions {
-        token,
-        username,
-        password,
-        ..
-    } = options;
+    let (token, username, password) = (&options.token, &options.username, &options.password);
     let is_pair = username.is_some() || password.is_some();
     if is_pair && token.is_some() {
         return Err(Error::config(

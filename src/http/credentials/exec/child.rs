@@ -30,7 +30,7 @@ const KILLED_WAIT: Duration = Duration::from_secs(5);
 /// The exit status and the output of a child that ended by itself.
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
-    output: Buffer,
+    pub(super) output: Buffer,
 }
 
 /// Why a child did not end by itself.
@@ -51,12 +51,6 @@ struct RunningChild {
     /// Whether it leads a process group of its own.
     leads_group: bool,
     is_reaped: bool,
-}
-
-impl Ended {
-    pub(super) fn stdout(&self) -> &[u8] {
-        self.output.pending()
-    }
 }
 
 /// Runs `command` to its end, by the limit and the stop of `call`. Blocks until then.
@@ -126,11 +120,7 @@ fn wait(
     let mut descriptors: Vec<_> = awaited.into_iter().flatten().collect();
     descriptors.push(call.wake_descriptor());
     let tick = Clock::system().after(TICK);
-    let pause = if exit.is_some() {
-        Deadline::NEVER
-    } else {
-        tick
-    };
+    let pause = exit.map_or(tick, |_reports| Deadline::NEVER);
     call.wait_for_any(&mut descriptors, pause)?;
     let mut ready = descriptors.iter().map(|ready| !ready.revents().is_empty());
     Ok(is_awaited.map(|is_awaited| is_awaited && ready.next().unwrap_or_default()))

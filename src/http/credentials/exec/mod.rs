@@ -99,10 +99,8 @@ impl ExecPlugin {
         options: PluginOptions,
         environment: Arc<Environment>,
     ) -> Result<Self, Error> {
-        let name = format!(
-            "{}: the credential plugin {:?}",
-            config.location, config.command
-        );
+        let (location, command) = (&config.location, &config.command);
+        let name = format!("{location}: the credential plugin {command:?}");
         let plugin = Self {
             name,
             config,
@@ -110,9 +108,8 @@ impl ExecPlugin {
             environment,
         };
         let policy = &plugin.options.policy;
-        policy
-            .check()
-            .map_err(|why| Error::config(format!("plugin_policy: {why}")))?;
+        let checked = policy.check();
+        checked.map_err(|why| Error::config(format!("plugin_policy: {why}")))?;
         if *policy == PluginPolicy::DenyAll {
             return Err(plugin.forbidden("the program forbids plugins"));
         }
@@ -146,18 +143,12 @@ impl ExecPlugin {
                 None => error,
             }
         })?;
-        if self
-            .options
-            .policy
-            .allows(command, &path, self.search_path())
-        {
-            Ok(path)
-        } else {
-            Err(self.forbidden(&format!(
-                "{} is not on the program's allowlist",
-                path.display()
-            )))
+        let policy = &self.options.policy;
+        if policy.allows(command, &path, self.search_path()) {
+            return Ok(path);
         }
+        let shown = path.display();
+        Err(self.forbidden(&format!("{shown} is not on the program's allowlist")))
     }
 
     /// Whether the plugin gets the program's standard input.
@@ -196,23 +187,20 @@ impl ExecPlugin {
         let info =
             exec_credential::exec_info(config.version, is_interactive, config.cluster.as_ref())?;
         reason.plugin_end.set(Some((1, PluginEnd::Broken)));
-        let (stdin, stderr) = if is_interactive {
-            (Stdio::inherit(), Stdio::inherit())
+        let (stdin, stderr, usual_timeout) = if is_interactive {
+            (Stdio::inherit(), Stdio::inherit(), INTERACTIVE_TIMEOUT)
         } else {
-            (Stdio::null(), Stdio::piped())
+            (Stdio::null(), Stdio::piped(), TIMEOUT)
         };
+        let own = config.env.iter();
+        let own = own.map(|(name, value)| (name, value.as_str()));
         let mut command = Command::new(path);
         command
             .arg0(&config.command)
             .args(&config.args)
             .env_clear()
             .envs(self.environment.variables())
-            .envs(
-                config
-                    .env
-                    .iter()
-                    .map(|(name, value)| (name, value.as_str())),
-            )
+            .envs(own)
             .env(EXEC_INFO, info)
             .stdin(stdin)
             .stdout(Stdio::piped())
@@ -221,12 +209,7 @@ impl ExecPlugin {
         if let Some(directory) = directory.map_err(|why| self.failed(&why))? {
             command.current_dir(directory);
         }
-        let usual = if is_interactive {
-            INTERACTIVE_TIMEOUT
-        } else {
-            TIMEOUT
-        };
-        let timeout = self.options.timeout.unwrap_or(usual);
+        let timeout = self.options.timeout.unwrap_or(usual_timeout);
         let until = NamedDeadline::NEVER.within(timeout, Limit::Credentials);
         let call = CallContext::new(reason.stop, until)?;
         let ended = child::run(&mut command, !is_interactive, &call, words);
@@ -283,7 +266,7 @@ impl ExecPlugin {
     /// Makes credentials from the answer of a plugin.
     fn fetched(&self, ended: &Ended) -> Result<Fetched, Error> {
         self.check_end(ended)?;
-        let status = exec_credential::decode(ended.stdout(), self.config.version);
+        let status = exec_credential::decode(ended.output.pending(), self.config.version);
         let status = status.map_err(|why| self.failed(&why))?;
         let authorization = status.token.map(|token| Authorization::bearer(&token));
         let authorization = authorization.transpose();
@@ -320,7 +303,7 @@ impl ExecPlugin {
         let ended = self.run(reason, &mut words);
         let ended = ended.map_err(|error| Self::tell(error, &words, &[]))?;
         let fetched = self.fetched(&ended);
-        fetched.map_err(|error| Self::tell(error, &words, ended.stdout()))
+        fetched.map_err(|error| Self::tell(error, &words, ended.output.pending()))
     }
 
     pub(crate) fn into_source(self) -> CredentialSource {

@@ -67,10 +67,8 @@ impl PluginPolicy {
 }
 
 fn is_normal(entry: &str) -> bool {
-    let segments = entry.strip_prefix('/').unwrap_or(entry).split('/');
-    segments
-        .into_iter()
-        .all(|segment| !matches!(segment, "" | "." | ".."))
+    let mut segments = entry.strip_prefix('/').unwrap_or(entry).split('/');
+    segments.all(|segment| !matches!(segment, "" | "." | ".."))
 }
 
 #[cfg(test)]

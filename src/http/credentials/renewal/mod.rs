@@ -7,6 +7,8 @@ use std::cell::Cell;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
+use log::Level;
+
 use super::super::calls::call_context::CallContext;
 use super::super::calls::channel::ItemReceiver;
 use super::super::calls::helper_threads::HelperThreads;
@@ -206,18 +208,14 @@ impl Renewal {
         let Some(run) = self.start(asker, runs) else {
             return usable.ok_or_else(|| Error::stopped(&self.source().name));
         };
-        match usable {
-            Some(usable) if row.wait_with.is_zero() => Ok(usable),
-            usable => {
-                let wait = match usable {
-                    Some(_) => row.wait_with,
-                    None => row.wait_without,
-                };
-                call.enter_phase(RequestPhase::Credentials);
-                let awaited = run.result(&call.within(wait, Limit::Credentials));
-                self.awaited(awaited, usable)
-            }
-        }
+        let wait = match usable {
+            Some(usable) if row.wait_with.is_zero() => return Ok(usable),
+            Some(_) => row.wait_with,
+            None => row.wait_without,
+        };
+        call.enter_phase(RequestPhase::Credentials);
+        let awaited = run.result(&call.within(wait, Limit::Credentials));
+        self.awaited(awaited, usable)
     }
 
     /// Starts a run of the source, or joins the one that is under way. `None`: the client is gone.
@@ -252,17 +250,14 @@ impl Renewal {
             });
             let now = shared.clock.wall_instant();
             let took = now.instant.saturating_duration_since(begun);
-            let replaced = fetched
-                .as_ref()
-                .ok()
-                .and_then(|new| shared.replace_certificate(new));
+            let new = fetched.as_ref().ok();
+            let replaced = new.and_then(|new| shared.replace_certificate(new));
             if let (Some(metrics), Some((exit_code, end))) = (metrics, plugin_end.get()) {
-                let valid_for = fetched.as_ref().ok().and_then(|fetched| fetched.valid_for);
                 let run = PluginRun {
                     exit_code,
                     end,
                     took,
-                    valid_for,
+                    valid_for: new.and_then(|new| new.valid_for),
                     replaced_certificate_age: replaced.as_ref().and_then(client_certificate::age),
                 };
                 metrics.tell("the metrics of a client", &run);
@@ -411,11 +406,7 @@ impl Renewed {
     /// Logs the first failure of a series as a warning.
     fn log_failure(&self, error: &Error) {
         let before = std::mem::replace(&mut self.state.lock().logged, true);
-        let level = if before {
-            log::Level::Debug
-        } else {
-            log::Level::Warn
-        };
+        let level = if before { Level::Debug } else { Level::Warn };
         log::log!(level, "{error}; the last credentials stay in use");
     }
 }

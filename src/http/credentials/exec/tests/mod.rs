@@ -647,7 +647,9 @@ fn only_an_interactive_plugin_stays_in_the_programs_process_group() {
         let ended = child::run(&mut command, leads_group, &call, &mut LastWords::new(None))
             .ok()
             .unwrap();
-        let group = String::from_utf8_lossy(ended.stdout()).trim().to_owned();
+        let group = String::from_utf8_lossy(ended.output.pending())
+            .trim()
+            .to_owned();
         assert_eq!(group == own, !leads_group, "{group} {own}");
     }
 }
