@@ -170,11 +170,9 @@ impl Folder {
     /// Opens the folder of that name; `None` if there is none.
     pub(super) fn child(&self, name: &str) -> io::Result<Option<Self>> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match fs::openat(&self.0, name, flags, Mode::empty()) {
-            Ok(child) => Ok(Some(Self(child))),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let child = fs::openat(&self.0, name, flags, Mode::empty());
+        let child = found(child, &[Errno::NOENT, Errno::NOTDIR, Errno::LOOP])?;
+        Ok(child.map(Self))
     }
 
     /// Opens the folder of that name on the way to files, and makes it for its owner if need be.
@@ -227,24 +225,20 @@ impl Folder {
 
     /// Whether the name is of a file of this type. Opens nothing.
     pub(super) fn is(&self, name: &str, file_type: FileType) -> io::Result<bool> {
-        match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(facts) => Ok(FileType::from_raw_mode(facts.st_mode) == file_type),
-            Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        let facts = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
+        let facts = found(facts, &[Errno::NOENT])?;
+        Ok(facts.is_some_and(|facts| FileType::from_raw_mode(facts.st_mode) == file_type))
     }
 
     /// Opens a plain file for reading; `None` if there is none. Never waits for another process.
     pub(super) fn file(&self, name: &str) -> io::Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        match fs::openat(&self.0, name, flags, Mode::empty()) {
-            Ok(file) => {
-                let file = File::from(file);
-                Ok(file.metadata()?.is_file().then_some(file))
-            }
-            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let file = fs::openat(&self.0, name, flags, Mode::empty());
+        let file = found(file, &[Errno::NOENT, Errno::LOOP, Errno::NXIO])?;
+        let Some(file) = file.map(File::from) else {
+            return Ok(None);
+        };
+        Ok(file.metadata()?.is_file().then_some(file))
     }
 
     /// Makes a new file. Sets its owner first, because the mode applies to the owner's group.
@@ -258,11 +252,9 @@ impl Folder {
 
     /// Reads the target of the link of that name; `None` if it is not a link.
     pub(super) fn link(&self, name: &str) -> io::Result<Option<String>> {
-        match fs::readlinkat(&self.0, name, Vec::new()) {
-            Ok(target) => Ok(target.into_string().ok()),
-            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let target = fs::readlinkat(&self.0, name, Vec::new());
+        let target = found(target, &[Errno::NOENT, Errno::INVAL])?;
+        Ok(target.and_then(|target| target.into_string().ok()))
     }
 
     /// Points the link of that name at `target`. Makes it under a name that begins with `new`, then
@@ -288,10 +280,8 @@ impl Folder {
         if self.child(name)?.is_some() {
             return self.remove_if_empty(name);
         }
-        match fs::unlinkat(&self.0, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let removed = fs::unlinkat(&self.0, name, AtFlags::empty());
+        found(removed, &[Errno::NOENT]).map(drop)
     }
 
     /// Removes an empty folder, and nothing else.
@@ -312,6 +302,15 @@ impl Folder {
             }
         }
         Ok(names)
+    }
+}
+
+/// The result of a call of the system; `None` if it failed with one of the errors in `absent`.
+fn found<T>(result: Result<T, Errno>, absent: &[Errno]) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if absent.contains(&error) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -82,18 +82,13 @@ fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<R
         },
         None => false,
     };
-    let mut made = if holds {
-        Repair::Nothing
-    } else {
-        Repair::Files
-    };
-    let current = match current {
-        Some(name) if holds => name,
+    let (current, mut made) = match current {
+        Some(name) if holds => (name, Repair::Nothing),
         before @ (Some(_) | None) => {
             remove_unfinished(folder, before.as_deref(), how.check)?;
             let name = write(folder, data, how)?;
             folder.set_link(CURRENT, &name, NEW_LINK)?;
-            name
+            (name, Repair::Files)
         }
     };
     // A killed process may have left any of this undone.
