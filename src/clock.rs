@@ -200,8 +200,7 @@ impl Clock {
         if let Source::Fake(fake) = &self.0 {
             let fake = fake.0.lock();
             if fake.moves_itself {
-                let passed = fake.at.instant.saturating_duration_since(fake.start);
-                return u64::try_from(passed.as_nanos()).unwrap_or_default();
+                return u64::try_from(fake.passed().as_nanos()).unwrap_or_default();
             }
         }
         RandomState::new().build_hasher().finish()
@@ -380,12 +379,7 @@ impl FakeClock {
 
     fn coarse(&self) -> Coarse {
         let fake = self.0.lock();
-        let passed = fake
-            .at
-            .instant
-            .saturating_duration_since(fake.start)
-            .as_millis();
-        Coarse(u64::try_from(passed).unwrap_or(u64::MAX))
+        Coarse(u64::try_from(fake.passed().as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Moves the clock forward by `by` and wakes every thread that waits on it.
@@ -412,41 +406,36 @@ impl FakeClock {
 
     /// Blocks until at least `count` threads wait on the clock. Nothing else ends this call.
     pub fn wait_for_parked(&self, count: usize) {
-        let mut fake = self.0.lock();
-        while fake.parked.len() < count {
-            fake = self.0.wait(fake);
-        }
+        self.wait_for(|fake| (fake.parked.len() >= count).then_some(()));
     }
 
     /// Blocks until a thread waits with a deadline exactly `ahead` of the clock.
     ///
     /// This is how a test waits for "the backoff of 800 ms has begun" without sleeping.
     pub fn wait_for_timer(&self, ahead: Duration) {
-        let mut fake = self.0.lock();
-        while !fake.remaining().any(|left| left == ahead) {
-            fake = self.0.wait(fake);
-        }
+        self.wait_for(|fake| fake.remaining().find(|left| *left == ahead));
     }
 
     /// Blocks until at least `count` threads wait with a deadline ahead of the clock. Returns how
     /// far ahead the earliest one is. Threads that the clock has already woken do not count.
     pub fn wait_for_timers(&self, count: usize) -> Duration {
-        let mut fake = self.0.lock();
-        loop {
+        self.wait_for(|fake| {
             let ahead: Vec<_> = fake.remaining().filter(|left| !left.is_zero()).collect();
-            match ahead.iter().min() {
-                Some(earliest) if ahead.len() >= count => return *earliest,
-                Some(_) | None => fake = self.0.wait(fake),
-            }
-        }
+            ahead.iter().min().copied().filter(|_| ahead.len() >= count)
+        })
     }
 
     /// Blocks until a thread waits with a deadline, and returns how far ahead the earliest one is.
     pub fn wait_for_next_timer(&self) -> Duration {
+        self.wait_for(|fake| fake.remaining().min())
+    }
+
+    /// Waits until `look` finds something among the parked waits.
+    fn wait_for<T>(&self, look: impl Fn(&Fake) -> Option<T>) -> T {
         let mut fake = self.0.lock();
         loop {
-            if let Some(earliest) = fake.remaining().min() {
-                return earliest;
+            if let Some(found) = look(&fake) {
+                return found;
             }
             fake = self.0.wait(fake);
         }
@@ -492,6 +481,11 @@ impl FakeClock {
 }
 
 impl Fake {
+    /// How far the clock was moved.
+    fn passed(&self) -> Duration {
+        self.at.instant.saturating_duration_since(self.start)
+    }
+
     fn remaining(&self) -> impl Iterator<Item = Duration> + '_ {
         self.parked
             .iter()
