@@ -476,10 +476,8 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
 impl<K: Object, S: EntryState<K>> KeptObjects<K> for Registry<K, S> {
     fn seed_from(&self, seeds: Box<dyn SeedSource<K>>) -> Result<(), Error> {
         let is_first = self.seeds.set(seeds).is_ok();
-        is_first.then_some(()).ok_or_else(|| {
-            let text = format!("{} has a snapshot already", cache_name::<K>());
-            Error::new(ErrorKind::Config, text)
-        })
+        let error = || Error::config(format!("{} has a snapshot already", cache_name::<K>()));
+        is_first.then_some(()).ok_or_else(error)
     }
 
     fn kept(&self) -> Vec<KeptObject<K>> {

@@ -303,8 +303,7 @@ impl<K: Object> SharedInformer<K> {
     }
 
     pub(in crate::informer) fn not_started(&self) -> Error {
-        let text = format!("informer {} was not started", self.name());
-        Error::new(ErrorKind::Config, text)
+        Error::config(format!("informer {} was not started", self.name()))
     }
 
     /// Blocks until `predicate` holds for the object with `key`, at most until `deadline`, as

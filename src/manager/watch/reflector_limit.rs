@@ -126,13 +126,10 @@ fn least_limit(descriptors: Option<usize>, maps: usize, threads: Option<usize>) 
         reason: format!("the process limit ({all}, {RESERVE} kept free)"),
     });
     let others = of_descriptors.into_iter().chain(of_threads);
-    others.fold(of_maps, |least, other| {
-        if other.reflectors < least.reflectors {
-            other
-        } else {
-            least
-        }
-    })
+    let lower = others.filter(|other| other.reflectors < of_maps.reflectors);
+    lower
+        .min_by_key(|limit| limit.reflectors)
+        .unwrap_or(of_maps)
 }
 
 fn clamp(limit: u64) -> usize {
