@@ -86,17 +86,11 @@ impl<K: Object> InformerSink<K> {
         tell: &dyn Fn(Notification<K>),
     ) {
         tell(match change {
-            Change::Appeared(object) => Notification::Added {
-                object,
-                is_in_initial_list: !self.is_complete,
-            },
+            Change::Appeared(object) => Notification::added(object, !self.is_complete),
             Change::Changed { old, new } => Notification::Updated { old, new },
             Change::Remade { old, new } => {
                 tell(Notification::Deleted(Deleted::missed(old)));
-                Notification::Added {
-                    object: new,
-                    is_in_initial_list: false,
-                }
+                Notification::added(new, false)
             }
             // The server's final state may belong to another object of that name, unknown to
             // handlers.
