@@ -118,9 +118,8 @@ impl WallInstant {
 
     /// The time of the wall clock, from 1970 on.
     pub(crate) fn since_epoch(self) -> Duration {
-        self.wall
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default()
+        let passed = self.wall.duration_since(SystemTime::UNIX_EPOCH);
+        passed.unwrap_or_default()
     }
 
     /// Whether this moment has come by `now`, on either clock.
@@ -294,11 +293,8 @@ fn system_coarse() -> Coarse {
     let time = clock_gettime(id);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
-    Coarse(
-        seconds
-            .saturating_mul(1_000)
-            .saturating_add(nanos / 1_000_000),
-    )
+    let millis = seconds.saturating_mul(1_000);
+    Coarse(millis.saturating_add(nanos / 1_000_000))
 }
 
 impl From<FakeClock> for Clock {
@@ -387,10 +383,8 @@ impl FakeClock {
         let wakers: Vec<_> = {
             let mut fake = self.0.lock();
             fake.at = fake.at.later(by);
-            fake.parked
-                .iter()
-                .map(|parked| Arc::clone(&parked.waker))
-                .collect()
+            let parked = fake.parked.iter();
+            parked.map(|parked| Arc::clone(&parked.waker)).collect()
         };
         for waker in wakers {
             waker.wake();
@@ -487,9 +481,8 @@ impl Fake {
     }
 
     fn remaining(&self) -> impl Iterator<Item = Duration> + '_ {
-        self.parked
-            .iter()
-            .filter_map(|parked| parked.deadline.remaining(self.at.instant))
+        let parked = self.parked.iter();
+        parked.filter_map(|parked| parked.deadline.remaining(self.at.instant))
     }
 }
 

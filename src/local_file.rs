@@ -52,9 +52,7 @@ pub fn read_text_detached(path: PathBuf, bytes_max: u64) -> Receiver<Result<Stri
     });
     match reader {
         Ok(reader) => reader.abandon(),
-        Err(error) => {
-            drop(failed.try_send(Err(Error::no_thread("a local file")(error))));
-        }
+        Err(error) => drop(failed.try_send(Err(Error::no_thread("a local file")(error)))),
     }
     read
 }
@@ -104,10 +102,8 @@ fn open_any(path: &Path) -> Result<(File, bool), String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty());
     let file = File::from(file.map_err(|error| describe(&error.into()))?);
-    let kind = file
-        .metadata()
-        .map_err(|error| describe(&error))?
-        .file_type();
+    let about = file.metadata().map_err(|error| describe(&error))?;
+    let kind = about.file_type();
     if kind.is_dir() {
         return Err("it is a directory".to_owned());
     }

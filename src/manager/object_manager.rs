@@ -347,11 +347,8 @@ impl<K: Object> ObjectManager<K> {
             // Any state will do.
             return self.get_by(namespace, name, deadline);
         }
-        self.measured(|| {
-            self.0
-                .strategy
-                .get_at_least(namespace, name, version, deadline)
-        })
+        let strategy = &self.0.strategy;
+        self.measured(|| strategy.get_at_least(namespace, name, version, deadline))
     }
 
     /// Reports each owner with the objects that it references, sorted by namespace and name.

@@ -138,9 +138,8 @@ impl Outlet {
         let failed =
             |why: String| Error::config(format!("the output directory {directory}: {why}"));
         options.check().map_err(failed)?;
-        let root = options
-            .root()
-            .map_err(|error| failed(error.to_string()).with_source(error))?;
+        let root = options.root();
+        let root = root.map_err(|error| failed(error.to_string()).with_source(error))?;
         let (root, notice) = ownership::claim(root, &options).map_err(failed)?;
         tell(notice);
         Ok(Self {

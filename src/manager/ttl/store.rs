@@ -106,11 +106,8 @@ impl<K: Object> TtlStore<K> {
     ) -> Result<Arc<ObjectEntry<TtlEntry<K>>>, Error> {
         match self.registry.find(namespace, name) {
             Err(_) if !self.keeps => {
-                let key = ObjectKey::new(namespace, name);
-                Ok(ObjectEntry::new(
-                    &key,
-                    TtlEntry::detached(self.registry.kind),
-                ))
+                let entry = TtlEntry::detached(self.registry.kind);
+                Ok(ObjectEntry::new(&ObjectKey::new(namespace, name), entry))
             }
             found => found,
         }

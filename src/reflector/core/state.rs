@@ -384,9 +384,8 @@ impl ReflectorState {
     }
 
     pub(super) fn rearm_resync(&mut self, now: Instant) {
-        self.resync_due = self
-            .resync_period
-            .and_then(|period| now.checked_add(period));
+        let period = self.resync_period;
+        self.resync_due = period.and_then(|period| now.checked_add(period));
     }
 
     /// Notes that a watch is open, which ends a series of failures.

@@ -366,11 +366,8 @@ impl Core {
             self.state.note(error, &self.facts);
             return self.reopen_after(lived, after(&watching));
         }
-        if self
-            .state
-            .resync_due
-            .is_some_and(|due| due <= self.facts.now)
-        {
+        let resync_due = self.state.resync_due;
+        if resync_due.is_some_and(|due| due <= self.facts.now) {
             self.step = CoreStep::Watching(watching);
             return Action::Resync;
         }
