@@ -107,15 +107,10 @@ impl<K: Object> EntryContent<K> {
     pub(crate) fn end_seed(&mut self) -> Option<(Seed<K>, SeedEnd)> {
         let seed = self.seed.take_if(|_| self.revision > 0)?;
         let end = match &self.object {
-            None if self.undecodable.is_none() => SeedEnd::Deleted,
-            Some(now)
-                if now.uid() == seed.object.uid()
-                    && now.resource_version() == seed.object.resource_version()
-                    && self.undecodable.is_none() =>
-            {
-                SeedEnd::Confirmed
-            }
-            Some(_) | None => SeedEnd::Changed,
+            _ if self.undecodable.is_some() => SeedEnd::Changed,
+            None => SeedEnd::Deleted,
+            Some(now) if identity(now) == identity(&seed.object) => SeedEnd::Confirmed,
+            Some(_) => SeedEnd::Changed,
         };
         Some((seed, end))
     }
@@ -382,8 +377,7 @@ impl<K: Object> EntryContent<K> {
             self.guard.refuse();
             return false;
         }
-        let stored = self.object.as_ref();
-        let stored = stored.map(|object| (object.uid(), object.resource_version_text()));
+        let stored = self.object.as_ref().map(|object| identity(object));
         self.guard.admits_change(stored, (uid, version.as_str()))
     }
 
@@ -411,10 +405,7 @@ impl<K: Object> EntryContent<K> {
         self.revision = self.revision.wrapping_add(1);
         let same = match (&self.object, &*object) {
             (Some(stored), Some(new)) => {
-                let version = stored.resource_version();
-                stored.uid() == new.uid()
-                    && !version.is_unset()
-                    && version == new.resource_version()
+                !stored.resource_version().is_unset() && identity(stored) == identity(new)
             }
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
@@ -437,6 +428,11 @@ impl<K: Object> EntryContent<K> {
             self.object.take_if(is_other);
         }
     }
+}
+
+/// The uid of an object, and its version.
+fn identity<K: Object>(object: &StoredObject<K>) -> (&str, &str) {
+    (object.uid(), object.resource_version_text())
 }
 
 #[cfg(test)]
