@@ -435,12 +435,6 @@ impl FakeClock {
         }
     }
 
-    /// How far ahead the earliest deadline is with which a thread waits now.
-    #[cfg(all(test, feature = "testing"))]
-    pub(crate) fn next_timer(&self) -> Option<Duration> {
-        self.0.lock().remaining().min()
-    }
-
     fn park<'a, T>(
         &self,
         waker: Arc<dyn Wake>,
@@ -492,6 +486,12 @@ mod steps {
     use super::*;
 
     impl FakeClock {
+        /// How far ahead the earliest deadline is with which a thread waits now.
+        #[cfg(feature = "testing")]
+        pub(crate) fn next_timer(&self) -> Option<Duration> {
+            self.0.lock().remaining().min()
+        }
+
         /// Suspends the machine for `by`: time passes only on the wall clock.
         pub(crate) fn suspend(&self, by: Duration) {
             let mut fake = self.0.lock();
