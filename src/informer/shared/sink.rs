@@ -36,13 +36,13 @@ impl<K: Object> InformerSink<K> {
     pub(super) fn new(
         store: Store<K>,
         writer: StoreWriter<K>,
-        processor: Arc<Processor<K>>,
+        processor: &Arc<Processor<K>>,
         transform: Option<Transform<K>>,
     ) -> Self {
         Self {
             store,
             writer,
-            processor,
+            processor: Arc::clone(processor),
             transform,
             failed: None,
             telemetry: None,
