@@ -90,10 +90,8 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
     if about.file_type().is_char_device() && (major(device), minor(device)) == (1, 3) {
         return Ok(file);
     }
-    Err(format!(
-        "it is {}; give a plain file",
-        name_of(about.file_type())
-    ))
+    let what = name_of(about.file_type());
+    Err(format!("it is {what}; give a plain file"))
 }
 
 /// Opens any file without waiting. Returns whether it is a plain file.

@@ -103,14 +103,11 @@ impl Folder {
     /// Fails if users other than the outlet's owner and root can write in it.
     pub(super) fn check_private(&self, owner: OwnerIds) -> io::Result<()> {
         let facts = fs::fstat(&self.0)?;
-        let (user, mode) = (facts.st_uid, facts.st_mode & 0o7777);
+        let (user, mode, owner) = (facts.st_uid, facts.st_mode & 0o7777, user_of(owner));
         let why = if Mode::from_raw_mode(mode).intersects(Mode::WGRP | Mode::WOTH) {
             format!("has the mode {mode:04o}; take the right to write away with chmod go-w")
-        } else if user != 0 && user != user_of(owner) {
-            format!(
-                "belongs to the user {user}; give it to {} with chown",
-                user_of(owner)
-            )
+        } else if user != 0 && user != owner {
+            format!("belongs to the user {user}; give it to {owner} with chown")
         } else {
             return Ok(());
         };
@@ -139,13 +136,9 @@ impl Folder {
     pub(super) fn add_facts(&self, name: &str, to: &mut impl Hasher) -> io::Result<()> {
         let facts = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         add_identity(&facts, to);
-        let times = (
-            facts.st_mtime,
-            facts.st_mtime_nsec,
-            facts.st_ctime,
-            facts.st_ctime_nsec,
-        );
-        (name, facts.st_size, times).hash(to);
+        let modified = (facts.st_mtime, facts.st_mtime_nsec);
+        let changed = (facts.st_ctime, facts.st_ctime_nsec);
+        (name, facts.st_size, modified, changed).hash(to);
         Ok(())
     }
 

@@ -420,10 +420,8 @@ impl Outlet {
 
     fn failed(&self, path: &[&str], error: io::Error) -> Error {
         let folder = self.options.directory.join(PathBuf::from_iter(path));
-        let text = format!(
-            "writing {}: {error}; what was there is kept",
-            folder.display()
-        );
+        let folder = folder.display();
+        let text = format!("writing {folder}: {error}; what was there is kept");
         Error::new(ErrorKind::Resources, text).with_source(error)
     }
 }

@@ -101,10 +101,10 @@ impl OutletOptions {
         {
             return Err(format!("{user}:{group} is no user and group"));
         }
-        if self.name.len() > 255 || self.name.chars().any(char::is_control) {
+        let name = &self.name;
+        if name.len() > 255 || name.chars().any(char::is_control) {
             return Err(format!(
-                "the name {:?} is longer than 255 bytes or no line",
-                self.name
+                "the name {name:?} is longer than 255 bytes or no line"
             ));
         }
         Ok(())

@@ -94,12 +94,8 @@ impl SyncResult {
         };
         let names: Vec<&str> = unsynced.iter().map(|outcome| &*outcome.name).collect();
         let causes: Vec<String> = unsynced.iter().map(|outcome| outcome.cause()).collect();
-        let text = format!(
-            "failed to sync all caches: {}: {}\n{}",
-            names.join(", "),
-            ends.join(", "),
-            causes.join("\n")
-        );
+        let (names, ends, causes) = (names.join(", "), ends.join(", "), causes.join("\n"));
+        let text = format!("failed to sync all caches: {names}: {ends}\n{causes}");
         Err(Error::new(kind, text))
     }
 }

@@ -600,11 +600,9 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
             return (ObjectState::Forbidden, text);
         }
         let reason = failed_so_far(failures, at.now);
+        let reason = reason.unwrap_or_else(|| "not read yet".to_owned());
         let restored = self.content.seed().map(|_| ObjectState::Restored);
-        (
-            restored.unwrap_or(ObjectState::Waiting),
-            reason.unwrap_or_else(|| "not read yet".to_owned()),
-        )
+        (restored.unwrap_or(ObjectState::Waiting), reason)
     }
 
     fn contact(&self) -> Option<Instant> {

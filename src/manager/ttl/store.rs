@@ -224,13 +224,10 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let entry = self.entry_to_read(namespace, name)?;
-        read_from_server(
-            &self.registry,
-            &entry,
-            version,
-            deadline,
-            |read, found, late| self.complete_read(&entry, read, (found, late), deadline),
-        )
+        let complete = |read: &ReadPosition, found, late| {
+            self.complete_read(&entry, read, (found, late), deadline)
+        };
+        read_from_server(&self.registry, &entry, version, deadline, complete)
     }
 
     /// Fresh objects are still served.

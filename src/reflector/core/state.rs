@@ -216,10 +216,8 @@ impl ReflectorState {
             request,
             PolicyRequest::ListAt | PolicyRequest::Open | PolicyRequest::Watch
         );
-        let may_be_unreadable = matches!(
-            AnswerKind::of(error),
-            AnswerKind::Unreadable | AnswerKind::Internal
-        );
+        let answer = AnswerKind::of(error);
+        let may_be_unreadable = matches!(answer, AnswerKind::Unreadable | AnswerKind::Internal);
         if request == PolicyRequest::Watch && asked_wait(error).is_some() {
             failed = failed.max(self.named.saturating_add(1));
         } else if at_a_version && may_be_unreadable {

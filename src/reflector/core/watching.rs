@@ -288,10 +288,8 @@ impl Core {
         if request == PolicyRequest::Watch {
             self.state.fell_behind(self.facts.now);
         }
-        if matches!(
-            AnswerKind::of(&error),
-            AnswerKind::Expired | AnswerKind::Gone
-        ) {
+        let answer = AnswerKind::of(&error);
+        if matches!(answer, AnswerKind::Expired | AnswerKind::Gone) {
             self.state.history = History::Expired;
             return self.expired(error, step.wait);
         }

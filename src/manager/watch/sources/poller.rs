@@ -233,10 +233,8 @@ impl<K: Object> Poller<K> {
         let registry = &self.context.registry;
         let now = registry.clock().now();
         let is_silent = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout);
-        let silent = Error::new(
-            error.kind(),
-            format!("its poll waits for a server that answers none: {error}"),
-        );
+        let text = format!("its poll waits for a server that answers none: {error}");
+        let silent = Error::new(error.kind(), text);
         let mut blamed = Vec::new();
         let mut polls = self.polls.lock();
         let poll = polls.by_number.get(&number);
