@@ -327,7 +327,7 @@ impl WatchMachine {
         self.to(WatchState::Stopped(reason), effect)
     }
 
-    /// A change of the state that leaves no successor.
+    /// A change of the state. The end of a run is the end of its successor, too.
     fn to(mut self, state: WatchState, effect: WatchEffect) -> (Self, WatchEffect) {
         self.state = state;
         self.successor = self.successor.filter(|_| effect != WatchEffect::End);
