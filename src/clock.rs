@@ -118,9 +118,8 @@ impl WallInstant {
 
     /// The time of the wall clock, from 1970 on.
     pub(crate) fn since_epoch(self) -> Duration {
-        self.wall
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default()
+        let passed = self.wall.duration_since(SystemTime::UNIX_EPOCH);
+        passed.unwrap_or_default()
     }
 
     /// Whether this moment has come by `now`, on either clock.
@@ -200,8 +199,7 @@ impl Clock {
         if let Source::Fake(fake) = &self.0 {
             let fake = fake.0.lock();
             if fake.moves_itself {
-                let passed = fake.at.instant.saturating_duration_since(fake.start);
-                return u64::try_from(passed.as_nanos()).unwrap_or_default();
+                return u64::try_from(fake.passed().as_nanos()).unwrap_or_default();
             }
         }
         RandomState::new().build_hasher().finish()
@@ -295,11 +293,8 @@ fn system_coarse() -> Coarse {
     let time = clock_gettime(id);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     let nanos = u64::try_from(time.tv_nsec).unwrap_or_default();
-    Coarse(
-        seconds
-            .saturating_mul(1_000)
-            .saturating_add(nanos / 1_000_000),
-    )
+    let millis = seconds.saturating_mul(1_000);
+    Coarse(millis.saturating_add(nanos / 1_000_000))
 }
 
 impl From<FakeClock> for Clock {
@@ -380,12 +375,7 @@ impl FakeClock {
 
     fn coarse(&self) -> Coarse {
         let fake = self.0.lock();
-        let passed = fake
-            .at
-            .instant
-            .saturating_duration_since(fake.start)
-            .as_millis();
-        Coarse(u64::try_from(passed).unwrap_or(u64::MAX))
+        Coarse(u64::try_from(fake.passed().as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Moves the clock forward by `by` and wakes every thread that waits on it.
@@ -393,10 +383,8 @@ impl FakeClock {
         let wakers: Vec<_> = {
             let mut fake = self.0.lock();
             fake.at = fake.at.later(by);
-            fake.parked
-                .iter()
-                .map(|parked| Arc::clone(&parked.waker))
-                .collect()
+            let parked = fake.parked.iter();
+            parked.map(|parked| Arc::clone(&parked.waker)).collect()
         };
         for waker in wakers {
             waker.wake();
@@ -412,50 +400,39 @@ impl FakeClock {
 
     /// Blocks until at least `count` threads wait on the clock. Nothing else ends this call.
     pub fn wait_for_parked(&self, count: usize) {
-        let mut fake = self.0.lock();
-        while fake.parked.len() < count {
-            fake = self.0.wait(fake);
-        }
+        self.wait_for(|fake| (fake.parked.len() >= count).then_some(()));
     }
 
     /// Blocks until a thread waits with a deadline exactly `ahead` of the clock.
     ///
     /// This is how a test waits for "the backoff of 800 ms has begun" without sleeping.
     pub fn wait_for_timer(&self, ahead: Duration) {
-        let mut fake = self.0.lock();
-        while !fake.remaining().any(|left| left == ahead) {
-            fake = self.0.wait(fake);
-        }
+        self.wait_for(|fake| fake.remaining().find(|left| *left == ahead));
     }
 
     /// Blocks until at least `count` threads wait with a deadline ahead of the clock. Returns how
     /// far ahead the earliest one is. Threads that the clock has already woken do not count.
     pub fn wait_for_timers(&self, count: usize) -> Duration {
-        let mut fake = self.0.lock();
-        loop {
+        self.wait_for(|fake| {
             let ahead: Vec<_> = fake.remaining().filter(|left| !left.is_zero()).collect();
-            match ahead.iter().min() {
-                Some(earliest) if ahead.len() >= count => return *earliest,
-                Some(_) | None => fake = self.0.wait(fake),
-            }
-        }
+            ahead.iter().min().copied().filter(|_| ahead.len() >= count)
+        })
     }
 
     /// Blocks until a thread waits with a deadline, and returns how far ahead the earliest one is.
     pub fn wait_for_next_timer(&self) -> Duration {
+        self.wait_for(|fake| fake.remaining().min())
+    }
+
+    /// Waits until `look` finds something among the parked waits.
+    fn wait_for<T>(&self, look: impl Fn(&Fake) -> Option<T>) -> T {
         let mut fake = self.0.lock();
         loop {
-            if let Some(earliest) = fake.remaining().min() {
-                return earliest;
+            if let Some(found) = look(&fake) {
+                return found;
             }
             fake = self.0.wait(fake);
         }
-    }
-
-    /// How far ahead the earliest deadline is with which a thread waits now.
-    #[cfg(all(test, feature = "testing"))]
-    pub(crate) fn next_timer(&self) -> Option<Duration> {
-        self.0.lock().remaining().min()
     }
 
     fn park<'a, T>(
@@ -492,10 +469,14 @@ impl FakeClock {
 }
 
 impl Fake {
+    /// How far the clock was moved.
+    fn passed(&self) -> Duration {
+        self.at.instant.saturating_duration_since(self.start)
+    }
+
     fn remaining(&self) -> impl Iterator<Item = Duration> + '_ {
-        self.parked
-            .iter()
-            .filter_map(|parked| parked.deadline.remaining(self.at.instant))
+        let parked = self.parked.iter();
+        parked.filter_map(|parked| parked.deadline.remaining(self.at.instant))
     }
 }
 
@@ -505,6 +486,12 @@ mod steps {
     use super::*;
 
     impl FakeClock {
+        /// How far ahead the earliest deadline is with which a thread waits now.
+        #[cfg(feature = "testing")]
+        pub(crate) fn next_timer(&self) -> Option<Duration> {
+            self.0.lock().remaining().min()
+        }
+
         /// Suspends the machine for `by`: time passes only on the wall clock.
         pub(crate) fn suspend(&self, by: Duration) {
             let mut fake = self.0.lock();

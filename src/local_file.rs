@@ -52,9 +52,7 @@ pub fn read_text_detached(path: PathBuf, bytes_max: u64) -> Receiver<Result<Stri
     });
     match reader {
         Ok(reader) => reader.abandon(),
-        Err(error) => {
-            drop(failed.try_send(Err(Error::no_thread("a local file")(error))));
-        }
+        Err(error) => drop(failed.try_send(Err(Error::no_thread("a local file")(error)))),
     }
     read
 }
@@ -92,10 +90,8 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
     if about.file_type().is_char_device() && (major(device), minor(device)) == (1, 3) {
         return Ok(file);
     }
-    Err(format!(
-        "it is {}; give a plain file",
-        name_of(about.file_type())
-    ))
+    let what = name_of(about.file_type());
+    Err(format!("it is {what}; give a plain file"))
 }
 
 /// Opens any file without waiting. Returns whether it is a plain file.
@@ -104,10 +100,8 @@ fn open_any(path: &Path) -> Result<(File, bool), String> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty());
     let file = File::from(file.map_err(|error| describe(&error.into()))?);
-    let kind = file
-        .metadata()
-        .map_err(|error| describe(&error))?
-        .file_type();
+    let about = file.metadata().map_err(|error| describe(&error))?;
+    let kind = about.file_type();
     if kind.is_dir() {
         return Err("it is a directory".to_owned());
     }

@@ -43,11 +43,9 @@ impl<K: Object> DeltaFifoHandle<K> {
             return Ok(());
         }
         let _waiting = self.waiters.wait();
-        let state = self.state.lock();
-        let (end, state) = self
-            .clock
-            .wait_for(&self.state, state, deadline, |state| outcome(state));
-        end.unwrap_or_else(|| Err(not_synced(&state, &self.clock)))
+        let (clock, state) = (&self.clock, self.state.lock());
+        let (end, state) = clock.wait_for(&self.state, state, deadline, |state| outcome(state));
+        end.unwrap_or_else(|| Err(not_synced(&state, clock)))
     }
 
     /// Counts the callers that wait for the queue to sync, for

@@ -162,9 +162,8 @@ impl<K: Object> QueueState<K> {
         if self.compressed {
             self.forget_bookmarks();
         }
-        let gone = self
-            .end_unlisted(|key| items.contains_key(key), missing)
-            .into_iter();
+        let gone = self.end_unlisted(|key| items.contains_key(key), missing);
+        let gone = gone.into_iter();
         let mut items: Vec<_> = items.into_iter().collect();
         items.sort_unstable_by_key(|(_, (place, _))| *place);
         let items = items.into_iter();

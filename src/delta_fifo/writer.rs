@@ -308,11 +308,8 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
                         None
                     }
                 };
-                known
-                    .keys()
-                    .into_iter()
-                    .filter_map(object)
-                    .collect::<Vec<_>>()
+                let keys = known.keys().into_iter();
+                keys.filter_map(object).collect::<Vec<_>>()
             })?;
             state.resync(&objects);
         }

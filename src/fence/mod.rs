@@ -272,11 +272,8 @@ impl NotedWrite {
             None => format!("version {}", self.version),
             Some((key, uid)) => format!("the end of {key} ({uid})"),
         };
-        let age = now.saturating_duration_since(self.at);
-        format!(
-            "{} has not seen {what}, noted {age:.1?} ago",
-            self.cache.name
-        )
+        let (cache, age) = (&self.cache.name, now.saturating_duration_since(self.at));
+        format!("{cache} has not seen {what}, noted {age:.1?} ago")
     }
 }
 

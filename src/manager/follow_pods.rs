@@ -149,10 +149,8 @@ impl<K: ReferencedByPods> Drop for RegisteredPods<K> {
 
 /// Whether all containers have ended for good, so that the kubelet unregisters the pod, too.
 fn has_ended(pod: &Pod) -> bool {
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 

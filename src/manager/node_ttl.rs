@@ -78,9 +78,7 @@ impl NodeTtl {
     pub fn set(&self, ttl: Option<Duration>) {
         let longest = NONE.saturating_sub(1);
         let nanos = ttl.map_or(NONE, |ttl| {
-            u64::try_from(ttl.as_nanos())
-                .unwrap_or(longest)
-                .min(longest)
+            u64::try_from(ttl.as_nanos()).map_or(longest, |nanos| nanos.min(longest))
         });
         self.0.store(nanos, Ordering::Relaxed);
     }

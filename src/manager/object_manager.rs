@@ -347,11 +347,8 @@ impl<K: Object> ObjectManager<K> {
             // Any state will do.
             return self.get_by(namespace, name, deadline);
         }
-        self.measured(|| {
-            self.0
-                .strategy
-                .get_at_least(namespace, name, version, deadline)
-        })
+        let strategy = &self.0.strategy;
+        self.measured(|| strategy.get_at_least(namespace, name, version, deadline))
     }
 
     /// Reports each owner with the objects that it references, sorted by namespace and name.
@@ -417,9 +414,7 @@ impl<K: Object> ObjectManager<K> {
             (None, time) => {
                 // After a failure the reason has words of the server, which may name the object.
                 let reason = Some(&worst.reason).filter(|_| worst.last_error.is_none());
-                let phase = reason
-                    .map(|reason| format!(": {reason}"))
-                    .unwrap_or_default();
+                let phase = reason.map_or_else(String::new, |reason| format!(": {reason}"));
                 format!("the server has confirmed nothing of one for {time:.0?}{phase}")
             }
         };
@@ -427,11 +422,7 @@ impl<K: Object> ObjectManager<K> {
         let (late, all, kind) = (overdue.len(), keys.len(), resource.kind());
         let text = format!("{late} of {all} {kind}s: {how}");
         log::debug!("{text}: {}", worst.key);
-        let error = Error::new(ErrorKind::Timeout, text);
-        Err(match &worst.last_error {
-            Some(failure) => error.with_source(failure.clone()),
-            None => error,
-        })
+        Err(Error::new(ErrorKind::Timeout, text).caused_by(worst.last_error.clone()))
     }
 
     /// Returns how each namespace is watched, sorted: those that have a watch of their own, and

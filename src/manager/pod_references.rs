@@ -136,10 +136,8 @@ fn names_of_container<'a>(
     of_set: impl FnMut(&'a EnvFromSource) -> Option<&'a str>,
     of_value: impl Fn(&'a EnvVarSource) -> Option<&'a str>,
 ) -> impl Iterator<Item = &'a str> {
-    let values = container
-        .env
-        .iter()
-        .flat_map(|variable| &variable.value_from);
+    let variables = container.env.iter();
+    let values = variables.flat_map(|variable| &variable.value_from);
     let sets = container.env_from.iter().filter_map(of_set);
     sets.chain(values.filter_map(of_value))
 }
@@ -156,11 +154,9 @@ fn secrets_of_volume<'a>(volume: &'a Volume, visit: &mut dyn FnMut(&'a str) -> b
     } else if let Some(source) = &volume.flex_volume {
         local(source.secret_ref.as_ref())
     } else if let Some(source) = &volume.projected {
-        let sources = source.sources.as_deref().unwrap_or_default();
-        return sources
-            .iter()
-            .filter_map(|projection| Some(&*projection.secret.as_ref()?.name))
-            .all(visit);
+        let sources = source.sources.iter().flatten();
+        let mut names = sources.filter_map(|one| Some(&*one.secret.as_ref()?.name));
+        return names.all(visit);
     } else if let Some(source) = &volume.rbd {
         local(source.secret_ref.as_ref())
     } else if let Some(source) = &volume.secret {
@@ -181,11 +177,9 @@ fn secrets_of_volume<'a>(volume: &'a Volume, visit: &mut dyn FnMut(&'a str) -> b
 
 fn config_maps_of_volume<'a>(volume: &'a Volume, visit: &mut dyn FnMut(&'a str) -> bool) -> bool {
     if let Some(source) = &volume.projected {
-        let sources = source.sources.as_deref().unwrap_or_default();
-        return sources
-            .iter()
-            .filter_map(|projection| Some(&*projection.config_map.as_ref()?.name))
-            .all(visit);
+        let sources = source.sources.iter().flatten();
+        let mut names = sources.filter_map(|one| Some(&*one.config_map.as_ref()?.name));
+        return names.all(visit);
     }
     let source = volume.config_map.as_ref();
     source.is_none_or(|source| visit(&source.name))
@@ -261,23 +255,19 @@ impl fmt::Display for UnkeptSource<'_> {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn unkept_sources(pod: &Pod) -> Vec<UnkeptSource<'_>> {
-    let volumes = pod
-        .spec
-        .iter()
-        .flat_map(|spec| spec.volumes.iter().flatten());
+    let specs = pod.spec.iter();
+    let volumes = specs.flat_map(|spec| spec.volumes.iter().flatten());
     let projected = volumes.filter_map(|volume| Some((&*volume.name, volume.projected.as_ref()?)));
     let sources = projected.flat_map(|(volume, projected)| {
         let sources = projected.sources.iter().flatten();
         sources.flat_map(move |source| {
-            let bundle = source
-                .cluster_trust_bundle
-                .as_ref()
-                .map(|bundle| UnkeptSource {
-                    volume,
-                    kind: "ClusterTrustBundle",
-                    name: bundle.name.as_deref().unwrap_or_default(),
-                    signer: bundle.signer_name.as_deref().unwrap_or_default(),
-                });
+            let bundle = source.cluster_trust_bundle.as_ref();
+            let bundle = bundle.map(|bundle| UnkeptSource {
+                volume,
+                kind: "ClusterTrustBundle",
+                name: bundle.name.as_deref().unwrap_or_default(),
+                signer: bundle.signer_name.as_deref().unwrap_or_default(),
+            });
             bundle.into_iter().chain(pod_certificate(volume, source))
         })
     });

@@ -197,8 +197,7 @@ impl<E: Clone> References<E> {
         make: &mut impl FnMut(&ObjectKey) -> E,
     ) -> Affected<E> {
         if let Some(object) = self.objects.get_mut(key) {
-            let more = object.owners.saturating_add(usize::from(by_another));
-            object.owners = more;
+            object.owners = object.owners.saturating_add(usize::from(by_another));
             return Affected::Shared(object.entry.clone());
         }
         let entry = make(key);
@@ -245,9 +244,8 @@ impl<E: Clone> References<E> {
     /// The owners, sorted, each with the keys that it references, sorted.
     pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
         let owners = self.owners.iter();
-        owners
-            .map(|(owner, counts)| (owner.clone(), counts.keys().cloned().collect()))
-            .collect()
+        let keys = owners.map(|(owner, counts)| (owner.clone(), counts.keys().cloned().collect()));
+        keys.collect()
     }
 }
 

@@ -453,22 +453,19 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
     fn state(&self) -> ManagerState {
         let entries = self.entries();
         let now = self.clock().now();
-        let (mut watches, mut polled, mut absent) = (0_usize, 0_usize, 0_usize);
+        let mut all = ManagerState::default();
         for entry in &entries {
             let state = entry.state.lock();
             let (standing, _) = state.standing(&self.context(&entry.key));
             let watch = state.watch(now);
-            absent = absent.saturating_add(usize::from(standing == ObjectState::NotFound));
-            watches = watches.saturating_add(watch.by_name);
-            polled = polled.saturating_add(usize::from(watch.is_polled));
+            let is_absent = standing == ObjectState::NotFound;
+            all.absent = all.absent.saturating_add(usize::from(is_absent));
+            all.watches = all.watches.saturating_add(watch.by_name);
+            all.polled = all.polled.saturating_add(usize::from(watch.is_polled));
         }
-        ManagerState {
-            objects: entries.len(),
-            references: self.references.lock().total(),
-            watches,
-            polled,
-            absent,
-        }
+        all.objects = entries.len();
+        all.references = self.references.lock().total();
+        all
     }
 }
 
@@ -476,10 +473,8 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
 impl<K: Object, S: EntryState<K>> KeptObjects<K> for Registry<K, S> {
     fn seed_from(&self, seeds: Box<dyn SeedSource<K>>) -> Result<(), Error> {
         let is_first = self.seeds.set(seeds).is_ok();
-        is_first.then_some(()).ok_or_else(|| {
-            let text = format!("{} has a snapshot already", cache_name::<K>());
-            Error::new(ErrorKind::Config, text)
-        })
+        let error = || Error::config(format!("{} has a snapshot already", cache_name::<K>()));
+        is_first.then_some(()).ok_or_else(error)
     }
 
     fn kept(&self) -> Vec<KeptObject<K>> {

@@ -71,12 +71,10 @@ impl LabelMatcher {
             return Ok(Self::everything());
         }
         let requirements = split(text).into_iter().map(trim).map(|part| {
-            let requirement = Requirement::parse(part);
-            requirement
-                .filter(|requirement| requirement.refused().is_none())
-                .ok_or_else(|| {
-                    Error::config(format!("label selector \"{text}\": cannot read \"{part}\""))
-                })
+            let requirement = Requirement::parse(part).filter(|one| one.refused().is_none());
+            requirement.ok_or_else(|| {
+                Error::config(format!("label selector \"{text}\": cannot read \"{part}\""))
+            })
         });
         Ok(Self::of(requirements.collect::<Result<_, _>>()?))
     }
@@ -91,10 +89,7 @@ impl LabelMatcher {
     /// It validates nothing, because no object has a label that the API would refuse.
     #[doc(alias = "labels.SelectorFromSet")]
     pub fn of_labels(labels: &BTreeMap<String, String>) -> Self {
-        let all = labels
-            .iter()
-            .map(|(label, value)| Requirement::is(label, value));
-        Self::of(all.collect())
+        Self::of(labels.iter().map(Requirement::is).collect())
     }
 
     /// Makes a matcher from a selector in an object, such as the `spec.selector` of a Deployment. A
@@ -108,9 +103,7 @@ impl LabelMatcher {
     #[doc(alias = "LabelSelectorAsSelector")]
     pub fn of_object(selector: &SelectorInObject) -> Result<Self, Error> {
         let labels = selector.match_labels.iter().flatten();
-        let mut all: Vec<_> = labels
-            .map(|(label, value)| Requirement::is(label, value))
-            .collect();
+        let mut all: Vec<_> = labels.map(Requirement::is).collect();
         for expression in selector.match_expressions.iter().flatten() {
             let values: BTreeSet<String> = expression.values.iter().flatten().cloned().collect();
             let (value, negated) = match (&*expression.operator, values.is_empty()) {
@@ -196,8 +189,8 @@ impl Requirement {
         }
     }
 
-    fn is(label: &str, value: &str) -> Self {
-        Self::new(label, LabelValue::In([value.to_owned()].into()), false)
+    fn is((label, value): (&String, &String)) -> Self {
+        Self::new(label, LabelValue::In([value.clone()].into()), false)
     }
 
     /// Reads one without validating key and values.
@@ -218,11 +211,8 @@ impl Requirement {
         } else if let Some((label, unwanted)) = text.split_once("!=") {
             (label, one(unwanted), true)
         } else if let Some((label, wanted)) = text.split_once('=') {
-            (
-                label,
-                one(wanted.strip_prefix('=').unwrap_or(wanted)),
-                false,
-            )
+            let wanted = wanted.strip_prefix('=').unwrap_or(wanted);
+            (label, one(wanted), false)
         } else if let Some((label, bound)) = text.split_once('>') {
             (label, LabelValue::GreaterThan(number(bound)?), false)
         } else if let Some((label, bound)) = text.split_once('<') {

@@ -103,14 +103,11 @@ impl Folder {
     /// Fails if users other than the outlet's owner and root can write in it.
     pub(super) fn check_private(&self, owner: OwnerIds) -> io::Result<()> {
         let facts = fs::fstat(&self.0)?;
-        let (user, mode) = (facts.st_uid, facts.st_mode & 0o7777);
+        let (user, mode, owner) = (facts.st_uid, facts.st_mode & 0o7777, user_of(owner));
         let why = if Mode::from_raw_mode(mode).intersects(Mode::WGRP | Mode::WOTH) {
             format!("has the mode {mode:04o}; take the right to write away with chmod go-w")
-        } else if user != 0 && user != user_of(owner) {
-            format!(
-                "belongs to the user {user}; give it to {} with chown",
-                user_of(owner)
-            )
+        } else if user != 0 && user != owner {
+            format!("belongs to the user {user}; give it to {owner} with chown")
         } else {
             return Ok(());
         };
@@ -139,13 +136,9 @@ impl Folder {
     pub(super) fn add_facts(&self, name: &str, to: &mut impl Hasher) -> io::Result<()> {
         let facts = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         add_identity(&facts, to);
-        let times = (
-            facts.st_mtime,
-            facts.st_mtime_nsec,
-            facts.st_ctime,
-            facts.st_ctime_nsec,
-        );
-        (name, facts.st_size, times).hash(to);
+        let modified = (facts.st_mtime, facts.st_mtime_nsec);
+        let changed = (facts.st_ctime, facts.st_ctime_nsec);
+        (name, facts.st_size, modified, changed).hash(to);
         Ok(())
     }
 
@@ -170,11 +163,9 @@ impl Folder {
     /// Opens the folder of that name; `None` if there is none.
     pub(super) fn child(&self, name: &str) -> io::Result<Option<Self>> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        match fs::openat(&self.0, name, flags, Mode::empty()) {
-            Ok(child) => Ok(Some(Self(child))),
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let child = fs::openat(&self.0, name, flags, Mode::empty());
+        let child = found(child, &[Errno::NOENT, Errno::NOTDIR, Errno::LOOP])?;
+        Ok(child.map(Self))
     }
 
     /// Opens the folder of that name on the way to files, and makes it for its owner if need be.
@@ -227,24 +218,20 @@ impl Folder {
 
     /// Whether the name is of a file of this type. Opens nothing.
     pub(super) fn is(&self, name: &str, file_type: FileType) -> io::Result<bool> {
-        match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(facts) => Ok(FileType::from_raw_mode(facts.st_mode) == file_type),
-            Err(Errno::NOENT) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        let facts = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
+        let facts = found(facts, &[Errno::NOENT])?;
+        Ok(facts.is_some_and(|facts| FileType::from_raw_mode(facts.st_mode) == file_type))
     }
 
     /// Opens a plain file for reading; `None` if there is none. Never waits for another process.
     pub(super) fn file(&self, name: &str) -> io::Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        match fs::openat(&self.0, name, flags, Mode::empty()) {
-            Ok(file) => {
-                let file = File::from(file);
-                Ok(file.metadata()?.is_file().then_some(file))
-            }
-            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let file = fs::openat(&self.0, name, flags, Mode::empty());
+        let file = found(file, &[Errno::NOENT, Errno::LOOP, Errno::NXIO])?;
+        let Some(file) = file.map(File::from) else {
+            return Ok(None);
+        };
+        Ok(file.metadata()?.is_file().then_some(file))
     }
 
     /// Makes a new file. Sets its owner first, because the mode applies to the owner's group.
@@ -258,11 +245,9 @@ impl Folder {
 
     /// Reads the target of the link of that name; `None` if it is not a link.
     pub(super) fn link(&self, name: &str) -> io::Result<Option<String>> {
-        match fs::readlinkat(&self.0, name, Vec::new()) {
-            Ok(target) => Ok(target.into_string().ok()),
-            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        let target = fs::readlinkat(&self.0, name, Vec::new());
+        let target = found(target, &[Errno::NOENT, Errno::INVAL])?;
+        Ok(target.and_then(|target| target.into_string().ok()))
     }
 
     /// Points the link of that name at `target`. Makes it under a name that begins with `new`, then
@@ -288,10 +273,8 @@ impl Folder {
         if self.child(name)?.is_some() {
             return self.remove_if_empty(name);
         }
-        match fs::unlinkat(&self.0, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let removed = fs::unlinkat(&self.0, name, AtFlags::empty());
+        found(removed, &[Errno::NOENT]).map(drop)
     }
 
     /// Removes an empty folder, and nothing else.
@@ -312,6 +295,15 @@ impl Folder {
             }
         }
         Ok(names)
+    }
+}
+
+/// The result of a call of the system; `None` if it failed with one of the errors in `absent`.
+fn found<T>(result: Result<T, Errno>, absent: &[Errno]) -> io::Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if absent.contains(&error) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -109,10 +109,8 @@ impl Layout {
                 self.mode
             ));
         }
-        for id in [self.user, self.group].into_iter().flatten() {
-            if id == u32::MAX {
-                return Err(format!("{id} is no user or group"));
-            }
+        if [self.user, self.group].contains(&Some(u32::MAX)) {
+            return Err(format!("{} is no user or group", u32::MAX));
         }
         Ok(())
     }

@@ -105,10 +105,8 @@ pub struct Outlet {
 /// The result of writing an object's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The files have this sum.
-    Written(u64),
-    /// The files were there already, with this sum.
-    Held(u64),
+    /// The files are there, with this sum; `true` if they were written.
+    Files(bool, u64),
     /// The layout keeps them as they are.
     Kept,
     /// They are gone; `true` if there were any.
@@ -137,14 +135,11 @@ impl Outlet {
     /// - The owner's user or group is no number that a system gives, or the name is unfit.
     pub fn open(options: OutletOptions) -> Result<Self, Error> {
         let directory = options.directory.display();
-        let failed = |why: String| {
-            let text = format!("the output directory {directory}: {why}");
-            Error::new(ErrorKind::Config, text)
-        };
+        let failed =
+            |why: String| Error::config(format!("the output directory {directory}: {why}"));
         options.check().map_err(failed)?;
-        let root = options
-            .root()
-            .map_err(|error| failed(error.to_string()).with_source(error))?;
+        let root = options.root();
+        let root = root.map_err(|error| failed(error.to_string()).with_source(error))?;
         let (root, notice) = ownership::claim(root, &options).map_err(failed)?;
         tell(notice);
         Ok(Self {
@@ -181,7 +176,7 @@ impl Outlet {
         let outcome = self.publish_checked(object, &|| Ok(()))?;
         Ok(matches!(
             outcome,
-            Outcome::Written(_) | Outcome::Removed(true)
+            Outcome::Files(true, _) | Outcome::Removed(true)
         ))
     }
 
@@ -243,11 +238,10 @@ impl Outlet {
         if self.options.layouts.0.is_none() {
             return Ok(None);
         }
-        let path = path::<K>(key)?;
-        let has_files = self
-            .existing(&path)
-            .and_then(|folder| folder.map_or(Ok(false), |folder| object_folder::is_whole(&folder)));
-        let has_files = has_files.map_err(|error| self.failed(&path, error))?;
+        let has_files = self.at::<K, _>(key, |path| match self.existing(path)? {
+            Some(folder) => object_folder::is_whole(&folder),
+            None => Ok(false),
+        })?;
         let presence = if has_files {
             Presence::Deleted
         } else {
@@ -264,20 +258,26 @@ impl Outlet {
         access: Access,
         check: Check<'_>,
     ) -> Result<Outcome, Error> {
-        let path = path::<K>(key)?;
         let how = Writing {
             access,
             now: self.options.clock.wall_instant().since_epoch(),
             check,
         };
-        let written = self
-            .folder(&path, access)
-            .and_then(|folder| object_folder::publish(&folder, data, how));
-        match written {
-            Ok((true, sum)) => Ok(Outcome::Written(sum)),
-            Ok((false, sum)) => Ok(Outcome::Held(sum)),
-            Err(error) => Err(self.failed(&path, error)),
-        }
+        let (is_written, sum) = self.at::<K, _>(key, |path| {
+            let folder = self.folder(path, access)?;
+            object_folder::publish(&folder, data, how)
+        })?;
+        Ok(Outcome::Files(is_written, sum))
+    }
+
+    /// Works at the folder of an object, which an error of the disk names.
+    fn at<K: ObjectData, T>(
+        &self,
+        key: &ObjectKey,
+        work: impl FnOnce(&[&str; 3]) -> io::Result<T>,
+    ) -> Result<T, Error> {
+        let path = path::<K>(key)?;
+        work(&path).map_err(|error| self.failed(&path, error))
     }
 
     /// Returns the folder of an object, and makes it if necessary.
@@ -310,22 +310,19 @@ impl Outlet {
 
     /// Sums up the files of an object. Another sum means that another program changed them.
     fn sum<K: ObjectData>(&self, key: &ObjectKey) -> Result<u64, Error> {
-        let path = path::<K>(key)?;
-        let sum = self.existing(&path).and_then(|folder| {
-            let folder = folder.ok_or(io::ErrorKind::NotFound)?;
+        self.at::<K, _>(key, |path| {
+            let folder = self.existing(path)?.ok_or(io::ErrorKind::NotFound)?;
             object_folder::sum(&folder)
-        });
-        sum.map_err(|error| self.failed(&path, error))
+        })
     }
 
     /// Removes the files of an object that were replaced long enough ago.
     fn sweep<K: ObjectData>(&self, key: &ObjectKey, check: Check<'_>) -> Result<(), Error> {
-        let path = path::<K>(key)?;
         let now = self.options.clock.wall_instant().since_epoch();
-        let swept = self.existing(&path).and_then(|folder| {
-            folder.map_or(Ok(()), |folder| object_folder::sweep(&folder, now, check))
-        });
-        swept.map_err(|error| self.failed(&path, error))
+        self.at::<K, _>(key, |path| match self.existing(path)? {
+            Some(folder) => object_folder::sweep(&folder, now, check),
+            None => Ok(()),
+        })
     }
 
     /// Returns the folder of an object, if it exists. Fails if others can write in one that leads
@@ -360,9 +357,7 @@ impl Outlet {
         key: &ObjectKey,
         check: Check<'_>,
     ) -> Result<bool, Error> {
-        let path = path::<K>(key)?;
-        let removed = self.remove(&path, check);
-        removed.map_err(|error| self.failed(&path, error))
+        self.at::<K, _>(key, |path| self.remove(path, check))
     }
 
     fn remove(&self, path: &[&str; 3], check: Check<'_>) -> io::Result<bool> {
@@ -425,10 +420,8 @@ impl Outlet {
 
     fn failed(&self, path: &[&str], error: io::Error) -> Error {
         let folder = self.options.directory.join(PathBuf::from_iter(path));
-        let text = format!(
-            "writing {}: {error}; what was there is kept",
-            folder.display()
-        );
+        let folder = folder.display();
+        let text = format!("writing {folder}: {error}; what was there is kept");
         Error::new(ErrorKind::Resources, text).with_source(error)
     }
 }
@@ -458,8 +451,7 @@ fn path<K: ObjectData>(key: &ObjectKey) -> Result<[&str; 3], Error> {
 
 fn refused<K: Object>(key: &ObjectKey, why: &str) -> Error {
     let kind = K::resource().kind().to_owned();
-    let text = format!("{kind} {key} is not written: its {why}");
-    Error::new(ErrorKind::Config, text)
+    Error::config(format!("{kind} {key} is not written: its {why}"))
 }
 
 #[cfg(test)]

@@ -82,18 +82,13 @@ fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<R
         },
         None => false,
     };
-    let mut made = if holds {
-        Repair::Nothing
-    } else {
-        Repair::Files
-    };
-    let current = match current {
-        Some(name) if holds => name,
+    let (current, mut made) = match current {
+        Some(name) if holds => (name, Repair::Nothing),
         before @ (Some(_) | None) => {
             remove_unfinished(folder, before.as_deref(), how.check)?;
             let name = write(folder, data, how)?;
             folder.set_link(CURRENT, &name, NEW_LINK)?;
-            name
+            (name, Repair::Files)
         }
     };
     // A killed process may have left any of this undone.
@@ -217,9 +212,8 @@ pub(super) fn is_of_outlet(folder: &Folder) -> io::Result<bool> {
 
 /// Whether it has the files of an object.
 pub(super) fn is_whole(folder: &Folder) -> io::Result<bool> {
-    Ok(folder
-        .link(CURRENT)?
-        .is_some_and(|name| is_generation(&name)))
+    let current = folder.link(CURRENT)?;
+    Ok(current.is_some_and(|name| is_generation(&name)))
 }
 
 /// The entries in it that no outlet made.
@@ -266,10 +260,8 @@ fn is_generation(name: &str) -> bool {
 
 /// When the folder of that name was made, in nanoseconds of the wall clock.
 fn generation(name: &str) -> Option<u128> {
-    name.strip_prefix("..")
-        .filter(|_| is_generation(name))?
-        .parse()
-        .ok()
+    let number = name.strip_prefix("..").filter(|_| is_generation(name))?;
+    number.parse().ok()
 }
 
 /// The target of a key's link.

@@ -52,11 +52,9 @@ impl OutletOptions {
 
     /// Sets the user and group that own files and folders. Default: those of the process. The
     /// process needs the right to give files away.
-    pub fn owner(self, user: u32, group: u32) -> Self {
-        Self {
-            owner: Some((user, group)),
-            ..self
-        }
+    pub fn owner(mut self, user: u32, group: u32) -> Self {
+        self.owner = Some((user, group));
+        self
     }
 
     /// Sets a function that lays out the files of each object. It receives the kind, the object's
@@ -82,14 +80,12 @@ impl OutletOptions {
     /// });
     /// # drop(options);
     /// ```
-    pub fn layout<F>(self, lay_out: F) -> Self
+    pub fn layout<F>(mut self, lay_out: F) -> Self
     where
         F: Fn(&str, &ObjectKey, Presence<'_>) -> Result<Laid, Error> + Send + Sync + 'static,
     {
-        Self {
-            layouts: Layouts(Some(Arc::new(lay_out))),
-            ..self
-        }
+        self.layouts = Layouts(Some(Arc::new(lay_out)));
+        self
     }
 
     /// Opens the directory, and makes it if need be.
@@ -105,10 +101,10 @@ impl OutletOptions {
         {
             return Err(format!("{user}:{group} is no user and group"));
         }
-        if self.name.len() > 255 || self.name.chars().any(char::is_control) {
+        let name = &self.name;
+        if name.len() > 255 || name.chars().any(char::is_control) {
             return Err(format!(
-                "the name {:?} is longer than 255 bytes or no line",
-                self.name
+                "the name {name:?} is longer than 255 bytes or no line"
             ));
         }
         Ok(())

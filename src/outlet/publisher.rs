@@ -344,8 +344,7 @@ impl<K: ObjectData> PublisherCore<K> {
             outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
         }
         let (changed, sum) = match outcome {
-            Outcome::Written(sum) => (true, sum),
-            Outcome::Held(sum) => (false, sum),
+            Outcome::Files(changed, sum) => (changed, sum),
             Outcome::Kept => {
                 written.untold.remove(key);
                 return Ok(false);
@@ -381,10 +380,8 @@ impl<K: ObjectData> PublisherCore<K> {
             }
             // The cache of a server may lag, and programs still use these files.
             let deadline = Clock::system().after(CONFIRMED_WITHIN);
-            let fresh = self
-                .manager
-                .get_fresh(key.namespace(), key.name(), deadline);
-            match fresh {
+            let (namespace, name) = (key.namespace(), key.name());
+            match self.manager.get_fresh(namespace, name, deadline) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Ok(_) => return Ok(None),
                 Err(_) => {
@@ -419,10 +416,7 @@ impl<K: ObjectData> PublisherCore<K> {
             folder.display()
         );
         let error = Error::new(ErrorKind::Resources, text);
-        Err(match found {
-            Ok(_) => error,
-            Err(why) => error.with_source(why),
-        })
+        Err(error.caused_by(found.err()))
     }
 
     /// Removes the files that were replaced long enough ago. `None` if the stop came before the

@@ -84,9 +84,8 @@ impl<S: CachedStatus> PodStatusCache<S> {
     pub fn get_all(&self) -> Vec<(Arc<str>, PodReading<S>)> {
         let table = self.table.lock();
         let entries = table.entries();
-        entries
-            .map(|(uid, entry)| (Arc::clone(uid), entry.clone()))
-            .collect()
+        let copies = entries.map(|(uid, entry)| (Arc::clone(uid), entry.clone()));
+        copies.collect()
     }
 
     /// Blocks, without a deadline, until the cache knows something newer than `min_time` about the

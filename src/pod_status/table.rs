@@ -94,9 +94,8 @@ impl<S> PodTable<S> {
         let entry = self.pods.get(uid);
         let known = entry.and_then(|entry| entry.modified.max(entry.observed));
         let newest = known.max(self.global);
-        newest
-            .is_some_and(|time| time > min_time)
-            .then(|| found(entry))
+        let is_newer = newest.is_some_and(|time| time > min_time);
+        is_newer.then(|| found(entry))
     }
 
     /// Stores an entry. Returns whether it did, the replaced or refused entry, and the slots of the
@@ -190,9 +189,8 @@ impl<S> PodTable<S> {
 
 /// The entry of a pod, or the empty reading without one.
 fn found<S>(entry: Option<&PodReading<S>>) -> PodReading<S> {
-    entry
-        .cloned()
-        .unwrap_or_else(|| PodReading::new(None, None, None))
+    let none = || PodReading::new(None, None, None);
+    entry.cloned().unwrap_or_else(none)
 }
 
 /// Answers the waiters of a pod for whom `time` is not before the time they asked for; an equal

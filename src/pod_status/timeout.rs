@@ -21,11 +21,8 @@ pub(super) fn timed_out<S>(
             let what = error.as_ref().map_or("its status", |_| "an error");
             let observed = found.observed.filter(|observed| *observed != set);
             let observed = observed.map(|at| format!(", observed {}", relative(at, now)));
-            format!(
-                "{what} was set {}{}",
-                described(set),
-                observed.unwrap_or_default()
-            )
+            let (set, observed) = (described(set), observed.unwrap_or_default());
+            format!("{what} was set {set}{observed}")
         }
     };
     let global = match global {

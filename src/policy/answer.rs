@@ -109,15 +109,10 @@ const CUT: [io::ErrorKind; 4] = [
 ];
 
 fn is_io(error: &Error, kinds: &[io::ErrorKind]) -> bool {
-    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
-    while let Some(current) = next {
-        let io = current.downcast_ref::<io::Error>().map(io::Error::kind);
-        if io.is_some_and(|kind| kinds.contains(&kind)) {
-            return true;
-        }
-        next = current.source();
-    }
-    false
+    let first: &(dyn StdError + 'static) = error;
+    std::iter::successors(Some(first), |&current| current.source())
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| kinds.contains(&cause.kind()))
 }
 
 fn is_refused(error: &Error) -> bool {

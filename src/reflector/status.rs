@@ -205,10 +205,8 @@ impl ReflectorStatus {
             (None, None, Some(began)) => {
                 let waits_for = self.describe_wait().map(|phase| format!(": {phase}"));
                 let waits_for = waits_for.unwrap_or_default();
-                format!(
-                    "the server has confirmed nothing for {:.0?}{waits_for}",
-                    since(began)
-                )
+                let silence = since(began);
+                format!("the server has confirmed nothing for {silence:.0?}{waits_for}")
             }
             (None, None, None) => "the server has confirmed nothing yet".to_owned(),
         };

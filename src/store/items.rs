@@ -6,6 +6,7 @@ use std::ops::Deref;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
+use crate::error::default_of;
 use crate::list_watch::Listed;
 use crate::object::{KeyRef, Object, ObjectKey, StoredObject};
 use crate::store::index::Values;
@@ -67,15 +68,7 @@ type Block<K> = Arc<Vec<Option<Arc<StoredObject<K>>>>>;
 /// A list takes each block under the lock, and a change may copy one: neither takes long.
 const PLACES: usize = 256;
 
-impl<K: Object> Default for Items<K> {
-    fn default() -> Self {
-        Self {
-            entries: HashMap::new(),
-            blocks: Vec::new(),
-            free: Vec::new(),
-        }
-    }
-}
+default_of!([K: Object] Items<K>: entries, blocks, free);
 
 impl<K: Object> Deref for Items<K> {
     type Target = HashMap<Arc<ObjectKey>, StoreEntry<K>>;

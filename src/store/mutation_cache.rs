@@ -228,15 +228,11 @@ impl<K: Object> MutationCache<K> {
         let mut objects = objects()?;
         self.forget_past(&writes);
         let ahead = writes.iter().zip(ahead).filter(|(_, ahead)| *ahead);
-        let own: HashMap<_, _> = ahead
-            .map(|(write, _)| (Arc::clone(&write.key), &write.object))
-            .collect();
+        let ahead = ahead.map(|(write, _)| (Arc::clone(&write.key), &write.object));
+        let own: HashMap<_, _> = ahead.collect();
         objects.retain(|object| !own.contains_key(&KeyRef::of::<K>(object)));
-        for object in own.into_values().flatten() {
-            if fits(object) {
-                objects.push(Arc::clone(object));
-            }
-        }
+        let own = own.into_values().flatten().filter(|object| fits(object));
+        objects.extend(own.map(Arc::clone));
         Ok(objects)
     }
 

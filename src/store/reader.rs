@@ -118,12 +118,9 @@ impl<K: Object> Store<K> {
     }
 
     /// Adapts the store for an informer: with a name for errors, and the informer's waiters.
-    pub(crate) fn of_informer(self, name: Arc<str>, waiters: Waiters) -> Self {
-        Self {
-            waiters,
-            name: Some(name),
-            ..self
-        }
+    pub(crate) fn of_informer(mut self, name: Arc<str>, waiters: Waiters) -> Self {
+        (self.name, self.waiters) = (Some(name), waiters);
+        self
     }
 
     /// The failures of a wait for the first sync so far; `None` once it is synced.
@@ -368,9 +365,8 @@ impl<K: Object> Store<K> {
             let functions = Arc::new(state.indices.functions().merged(indexers)?);
             let missing = state.items.iter().filter_map(|(key, held)| {
                 let object = held.object()?;
-                let same = known
-                    .get(key)
-                    .is_some_and(|(known, _)| Arc::ptr_eq(known, object));
+                let known = known.get(key);
+                let same = known.is_some_and(|(known, _)| Arc::ptr_eq(known, object));
                 (!same).then(|| (Arc::clone(key), Arc::clone(object)))
             });
             let missing: Vec<_> = missing.collect();

@@ -147,10 +147,9 @@ impl<K: Object> StoreContent<K> {
     ) -> (Items<K>, Indices<K>) {
         self.synced = true;
         self.copies.take_back_all();
-        (
-            std::mem::replace(&mut self.items, items),
-            std::mem::replace(&mut self.indices, indices),
-        )
+        let items = std::mem::replace(&mut self.items, items);
+        let indices = std::mem::replace(&mut self.indices, indices);
+        (items, indices)
     }
 }
 

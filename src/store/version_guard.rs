@@ -141,10 +141,8 @@ impl VersionGuard {
 
     /// The refusal of a list in words.
     pub(crate) fn stale(&self, of: &Replacement) -> Error {
-        let text = format!(
-            "the list at version {} is older than version {}",
-            of.resource_version, self.position
-        );
+        let (listed, known) = (&of.resource_version, &self.position);
+        let text = format!("the list at version {listed} is older than version {known}");
         Error::new(ErrorKind::Stale, text)
     }
 

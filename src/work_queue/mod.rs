@@ -103,15 +103,10 @@ pub struct WorkItem {
 impl WorkQueue {
     /// Makes an empty queue.
     pub fn new(options: WorkQueueOptions) -> Self {
-        let WorkQueueOptions {
-            clock,
-            retry_first,
-            retry_max,
-        } = options;
-        let state = WorkState::new(retry_first, retry_max);
+        let state = WorkState::new(options.retry_first, options.retry_max);
         Self {
             state: Arc::new(Monitor::ranked(Rank::WORK_QUEUE, state)),
-            clock,
+            clock: options.clock,
         }
     }
 

@@ -194,17 +194,12 @@ impl<K: Object> EventHandler<K> for Forward<K> {
     }
 
     fn on_add(&mut self, object: &Arc<StoredObject<K>>, is_in_initial_list: bool) {
-        self.send(Notification::Added {
-            object: Arc::clone(object),
-            is_in_initial_list,
-        });
+        self.send(Notification::added(Arc::clone(object), is_in_initial_list));
     }
 
     fn on_update(&mut self, old: &Arc<StoredObject<K>>, new: &Arc<StoredObject<K>>) {
-        self.send(Notification::Updated {
-            old: Arc::clone(old),
-            new: Arc::clone(new),
-        });
+        let (old, new) = (Arc::clone(old), Arc::clone(new));
+        self.send(Notification::Updated { old, new });
     }
 
     fn on_delete(&mut self, deleted: Deleted<K>) {

@@ -169,6 +169,16 @@ impl<K: Object> Notification<K> {
         }
     }
 
+    pub(in crate::informer) fn added(
+        object: Arc<StoredObject<K>>,
+        is_in_initial_list: bool,
+    ) -> Self {
+        Self::Added {
+            object,
+            is_in_initial_list,
+        }
+    }
+
     /// Whether the notification counts for the handler's first sync (SI-16).
     pub(super) fn is_initial(&self) -> bool {
         matches!(self, Self::Added { is_in_initial_list: initial, .. } if *initial)
@@ -181,10 +191,7 @@ impl<K: Object> Clone for Notification<K> {
             Self::Added {
                 object,
                 is_in_initial_list,
-            } => Self::Added {
-                object: Arc::clone(object),
-                is_in_initial_list: *is_in_initial_list,
-            },
+            } => Self::added(Arc::clone(object), *is_in_initial_list),
             Self::Updated { old, new } => Self::Updated {
                 old: Arc::clone(old),
                 new: Arc::clone(new),

@@ -178,9 +178,8 @@ impl<K: Object> Listener<K> {
             HandlerPhase::Running => state.next(self.clock.now()).map(Some),
             HandlerPhase::Ending | HandlerPhase::Ended => Some(None),
         };
-        let (next, _) = self
-            .clock
-            .wait_for(&self.state, state, Deadline::NEVER, next);
+        let clock = &self.clock;
+        let (next, _) = clock.wait_for(&self.state, state, Deadline::NEVER, next);
         next.flatten()
     }
 
@@ -212,11 +211,10 @@ impl<K: Object> Listener<K> {
         drop(state);
         let target = thread.map(|thread| ThreadWait::begin(thread, &self.name));
         let _waiting = target.transpose()?;
-        let (ended, _) = self
-            .clock
-            .wait_for(&self.state, self.state.lock(), deadline, |state| {
-                (state.phase == HandlerPhase::Ended).then_some(())
-            });
+        let state = self.state.lock();
+        let (ended, _) = self.clock.wait_for(&self.state, state, deadline, |state| {
+            (state.phase == HandlerPhase::Ended).then_some(())
+        });
         Ok(ended.is_some())
     }
 
@@ -333,9 +331,8 @@ impl<K: Object> Listener<K> {
                 Err(self.not_synced(ErrorKind::NotSynced, &cause))
             })
         };
-        let (end, state) = self
-            .clock
-            .wait_for(&self.state, self.state.lock(), deadline, end);
+        let state = self.state.lock();
+        let (end, state) = self.clock.wait_for(&self.state, state, deadline, end);
         end.unwrap_or_else(|| {
             let (left, complete) = (state.initial_left(), state.initial_complete);
             let call = state.call(self.clock.now());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::reclaimer::Reclaimer;
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, default_of};
 use crate::hooks::Hook;
 use crate::informer::handlers::listener::{Listener, still_run};
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
@@ -80,14 +80,9 @@ impl<K: Object> Processor<K> {
         metrics: Option<Hook<Option<Arc<str>>>>,
     ) -> Arc<Self> {
         let table = HandlerTable {
-            members: Vec::new(),
-            joined: Arc::new([]),
-            is_turn: false,
             check: CheckPeriod::new(resync_period),
-            initial_complete: false,
-            denied: None,
-            stopped: false,
             metrics,
+            ..HandlerTable::default()
         };
         Arc::new(Self {
             informer: informer.into(),
@@ -326,12 +321,12 @@ impl<K: Object> Processor<K> {
 
     /// Marks handlers for which a stop or a removal waited in vain, and joins those that have
     /// ended.
-    pub(super) fn name_late(&self, late: &[&Listener<K>]) {
+    pub(super) fn name_late(&self, late: &[Arc<Listener<K>>]) {
         let ended = {
             let mut table = self.table.lock();
             for member in &mut table.members {
-                let listener = Arc::as_ptr(&member.listener);
-                member.named_late |= late.iter().any(|late| std::ptr::eq(*late, listener));
+                let is_member = |late| Arc::ptr_eq(late, &member.listener);
+                member.named_late |= late.iter().any(is_member);
             }
             table.take_ended()
         };
@@ -377,8 +372,7 @@ impl<K: Object> Processor<K> {
     pub(crate) fn stop(&self, deadline: Deadline) -> Result<(), Error> {
         let mut late = self.end_all();
         late.retain(|listener| matches!(listener.wait_until_ended(deadline), Ok(false)));
-        let refs: Vec<&Listener<K>> = late.iter().map(|listener| &**listener).collect();
-        self.name_late(&refs);
+        self.name_late(&late);
         if late.is_empty() {
             return Ok(());
         }
@@ -435,6 +429,9 @@ impl<K: Object> Drop for Processor<K> {
         self.close();
     }
 }
+
+default_of!([K: Object] HandlerTable<K>:
+    members, joined, is_turn, check, initial_complete, denied, stopped, metrics);
 
 impl<K: Object> HandlerTable<K> {
     /// Takes the handlers' locks under the table's lock, so that a handler that enters gets the

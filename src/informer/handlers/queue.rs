@@ -279,10 +279,7 @@ fn joined<K: Object>(waits: &Notification<K>, comes: &Notification<K>) -> Notifi
                 is_in_initial_list, ..
             },
             Notification::Added { .. } | Notification::Updated { .. },
-        ) => Notification::Added {
-            object: newest,
-            is_in_initial_list: *is_in_initial_list,
-        },
+        ) => Notification::added(newest, *is_in_initial_list),
         (
             Notification::Updated { old, .. },
             Notification::Added { .. } | Notification::Updated { .. },

@@ -155,12 +155,9 @@ impl<K: Object> Registered for RegisteredHandler<K> {
         }
         let waited = self.listener.wait_until_ended(deadline);
         if let Some(processor) = &processor {
-            let late: &[&Listener<K>] = if matches!(waited, Ok(true)) {
-                &[]
-            } else {
-                &[&self.listener]
-            };
-            processor.name_late(late);
+            let is_late = !matches!(waited, Ok(true));
+            let late = is_late.then(|| Arc::clone(&self.listener));
+            processor.name_late(late.as_slice());
         }
         let text = match waited {
             Ok(true) => return Ok(()),

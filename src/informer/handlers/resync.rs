@@ -10,7 +10,7 @@ use crate::sync::Arc;
 const PERIOD_MIN: Duration = Duration::from_secs(1);
 
 /// How often the informer checks whether a handler is due (SI-21).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CheckPeriod {
     /// `None` means never: no handler gets resyncs.
     period: Option<Duration>,

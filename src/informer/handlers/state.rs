@@ -125,10 +125,7 @@ impl<K: Object> HandlerState<K> {
     ) -> HandlerEffects<K> {
         let mut all = HandlerEffects::of(Vec::new());
         for object in objects {
-            let added = Notification::Added {
-                object: Arc::clone(object),
-                is_in_initial_list: true,
-            };
+            let added = Notification::added(Arc::clone(object), true);
             let one = self.push(added, false, now);
             all.wake |= one.wake;
             all.warning = all.warning.or(one.warning);

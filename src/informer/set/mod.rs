@@ -359,10 +359,8 @@ impl<C> InformerSet<C> {
             u64::try_from(members.informers.len()).unwrap_or_default()
         };
         let options = adjust(self.options.of_informer(name.clone(), number));
-        let source = guard(
-            format_args!("the lister-watcher of informer {name}"),
-            || self.client.lister_watcher(scope.clone()),
-        )?;
+        let port = format!("the lister-watcher of informer {name}");
+        let source = guard(port, || self.client.lister_watcher(scope.clone()))?;
         let informer = Arc::new(SharedInformer::new(source, options));
         Ok(match self.enter(scope, &informer)? {
             Some(known) => Err(known),

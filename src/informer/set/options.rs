@@ -65,11 +65,9 @@ impl InformerSetOptions {
 
     /// The first options of the informer with that number.
     pub(super) fn of_informer<K: Object>(&self, name: String, number: u64) -> InformerOptions<K> {
-        let reflector = ReflectorOptions {
-            seed: self.reflector.seed.wrapping_add(number),
-            known_version: None,
-            ..self.reflector.clone()
-        };
+        let mut reflector = self.reflector.clone();
+        reflector.seed = reflector.seed.wrapping_add(number);
+        reflector.known_version = None;
         let options = InformerOptions::default()
             .resync_period(self.resync_period)
             .indexers(indexers())

@@ -87,22 +87,15 @@ impl SyncResult {
             push_new(&mut kinds, error.kind());
             push_new(&mut ends, end(error.kind()));
         }
-        let Some(first) = kinds.first() else {
-            return Ok(());
-        };
-        let kind = if kinds.len() == 1 {
-            *first
-        } else {
-            ErrorKind::NotSynced
+        let kind = match kinds.as_slice() {
+            [] => return Ok(()),
+            [one] => *one,
+            [_, _, ..] => ErrorKind::NotSynced,
         };
         let names: Vec<&str> = unsynced.iter().map(|outcome| &*outcome.name).collect();
         let causes: Vec<String> = unsynced.iter().map(|outcome| outcome.cause()).collect();
-        let text = format!(
-            "failed to sync all caches: {}: {}\n{}",
-            names.join(", "),
-            ends.join(", "),
-            causes.join("\n")
-        );
+        let (names, ends, causes) = (names.join(", "), ends.join(", "), causes.join("\n"));
+        let text = format!("failed to sync all caches: {names}: {ends}\n{causes}");
         Err(Error::new(kind, text))
     }
 }

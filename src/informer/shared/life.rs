@@ -57,8 +57,7 @@ impl<K: Object> SharedInformer<K> {
                 InformerPhase::Ready(parts) => parts,
                 other @ (InformerPhase::Starting(_) | InformerPhase::Over) => {
                     *life = other;
-                    let text = "informer has already started";
-                    return Err(Error::new(ErrorKind::Config, text));
+                    return Err(Error::config("informer has already started"));
                 }
             }
         };

@@ -143,19 +143,10 @@ impl<K: Object> SharedInformer<K> {
         let store = store.of_informer(sync_name.into(), waiters.clone());
         let own = options.metrics.as_ref();
         let of_reflector = own.map(|metrics| metrics.of_part(InformerMetric::Reflector));
-        let processor = Processor::new(
-            &*name,
-            store.clone(),
-            options.resync_period,
-            clock.clone(),
-            own.map(|metrics| metrics.of_part(InformerMetric::HandlerPanicked)),
-        );
-        let sink = InformerSink::new(
-            store.clone(),
-            writer,
-            Arc::clone(&processor),
-            options.transform,
-        );
+        let of_handlers = own.map(|metrics| metrics.of_part(InformerMetric::HandlerPanicked));
+        let (period, shared) = (options.resync_period, store.clone());
+        let processor = Processor::new(&*name, shared, period, clock.clone(), of_handlers);
+        let sink = InformerSink::new(store.clone(), writer, &processor, options.transform);
         let parts = StartParts {
             source,
             sink,
@@ -303,8 +294,7 @@ impl<K: Object> SharedInformer<K> {
     }
 
     pub(in crate::informer) fn not_started(&self) -> Error {
-        let text = format!("informer {} was not started", self.name());
-        Error::new(ErrorKind::Config, text)
+        Error::config(format!("informer {} was not started", self.name()))
     }
 
     /// Blocks until `predicate` holds for the object with `key`, at most until `deadline`, as

@@ -36,13 +36,13 @@ impl<K: Object> InformerSink<K> {
     pub(super) fn new(
         store: Store<K>,
         writer: StoreWriter<K>,
-        processor: Arc<Processor<K>>,
+        processor: &Arc<Processor<K>>,
         transform: Option<Transform<K>>,
     ) -> Self {
         Self {
             store,
             writer,
-            processor,
+            processor: Arc::clone(processor),
             transform,
             failed: None,
             telemetry: None,
@@ -86,17 +86,11 @@ impl<K: Object> InformerSink<K> {
         tell: &dyn Fn(Notification<K>),
     ) {
         tell(match change {
-            Change::Appeared(object) => Notification::Added {
-                object,
-                is_in_initial_list: !self.is_complete,
-            },
+            Change::Appeared(object) => Notification::added(object, !self.is_complete),
             Change::Changed { old, new } => Notification::Updated { old, new },
             Change::Remade { old, new } => {
                 tell(Notification::Deleted(Deleted::missed(old)));
-                Notification::Added {
-                    object: new,
-                    is_in_initial_list: false,
-                }
+                Notification::added(new, false)
             }
             // The server's final state may belong to another object of that name, unknown to
             // handlers.

@@ -107,15 +107,10 @@ impl<K: Object> EntryContent<K> {
     pub(crate) fn end_seed(&mut self) -> Option<(Seed<K>, SeedEnd)> {
         let seed = self.seed.take_if(|_| self.revision > 0)?;
         let end = match &self.object {
-            None if self.undecodable.is_none() => SeedEnd::Deleted,
-            Some(now)
-                if now.uid() == seed.object.uid()
-                    && now.resource_version() == seed.object.resource_version()
-                    && self.undecodable.is_none() =>
-            {
-                SeedEnd::Confirmed
-            }
-            Some(_) | None => SeedEnd::Changed,
+            _ if self.undecodable.is_some() => SeedEnd::Changed,
+            None => SeedEnd::Deleted,
+            Some(now) if identity(now) == identity(&seed.object) => SeedEnd::Confirmed,
+            Some(_) => SeedEnd::Changed,
         };
         Some((seed, end))
     }
@@ -221,12 +216,8 @@ impl<K: Object> EntryContent<K> {
     /// Takes in an added or modified state of the object, or one that does not decode (B12). `None`
     /// if it is older than the known state.
     pub(crate) fn change(&mut self, state: &mut Option<Listed<K>>) -> Option<bool> {
-        let admitted = match state.as_ref()? {
-            Listed::Object(object) => self.admits(object.uid(), &object.resource_version()),
-            Listed::Undecodable(set_aside) => {
-                self.admits(&set_aside.uid, &set_aside.resource_version)
-            }
-        };
+        let listed = state.as_ref()?;
+        let admitted = self.admits(listed.uid(), &listed.resource_version());
         admitted.then(|| self.take_in(state))
     }
 
@@ -243,25 +234,15 @@ impl<K: Object> EntryContent<K> {
     }
 
     /// Takes in an answer that may come from a lagging cache of the server. `None` if it is older
-    /// than the known state. Another state of the stored object is judged by that object's version,
-    /// since the known version may be ahead of it.
+    /// than the known state.
     pub(crate) fn answer(&mut self, answer: &mut Option<Arc<StoredObject<K>>>) -> Option<bool> {
         let object = answer.as_ref()?;
-        let stored = self.object.as_ref().map(|stored| stored.uid());
-        let admitted = if stored == Some(object.uid()) && !self.has_tombstone(object.uid()) {
-            let version = self.object.as_ref().map(|stored| stored.resource_version());
-            version.is_none_or(|stored| !object.resource_version().is_older_than(&stored))
-        } else {
-            let past = object
-                .resource_version()
-                .is_older_than(self.guard.position());
-            !past && !self.has_tombstone(object.uid())
-        };
-        if !admitted {
+        let (uid, version) = (object.uid(), object.resource_version());
+        if self.has_tombstone(uid) || self.is_past(uid, &version) {
             self.guard.refuse();
             return None;
         }
-        self.guard.raise(&object.resource_version());
+        self.guard.raise(&version);
         Some(self.put(answer))
     }
 
@@ -297,10 +278,9 @@ impl<K: Object> EntryContent<K> {
     /// Drops the known state of the object, and keeps its version and its uid.
     pub(crate) fn forget(&mut self) {
         self.undecodable = None;
-        let object = self.object.take();
-        self.forgotten = object
-            .map(|object| object.uid().into())
-            .or(self.forgotten.take());
+        if let Some(object) = self.object.take() {
+            self.forgotten = Some(object.uid().into());
+        }
     }
 
     /// Takes in the answer of a consistent read: the object, or that there is none. `None` if a
@@ -357,7 +337,8 @@ impl<K: Object> EntryContent<K> {
             if !newer || self.has_tombstone(object.uid()) {
                 return None;
             }
-        } else if self.is_put_back(object.uid(), &version) {
+        } else if self.is_past(object.uid(), &version) {
+            // The server's history was put back.
             self.guard.replaced(&version);
         }
         self.tombstone = None;
@@ -365,9 +346,9 @@ impl<K: Object> EntryContent<K> {
         Some(self.put(fresh))
     }
 
-    /// Whether the answer shows that the server's history was put back: it is older than the known
-    /// state.
-    fn is_put_back(&self, uid: &str, version: &ResourceVersion) -> bool {
+    /// Whether an answer is older than the known state. Another state of the stored object is
+    /// judged by that object's version, since the known version may be ahead of it.
+    fn is_past(&self, uid: &str, version: &ResourceVersion) -> bool {
         match &self.object {
             Some(stored) if stored.uid() == uid => {
                 version.is_older_than(&stored.resource_version())
@@ -396,9 +377,7 @@ impl<K: Object> EntryContent<K> {
             self.guard.refuse();
             return false;
         }
-        let stored_version = self.object.as_ref().map(|stored| stored.resource_version());
-        let stored = self.object.as_ref().zip(stored_version.as_ref());
-        let stored = stored.map(|(object, version)| (object.uid(), version.as_str()));
+        let stored = self.object.as_ref().map(|object| identity(object));
         self.guard.admits_change(stored, (uid, version.as_str()))
     }
 
@@ -426,10 +405,7 @@ impl<K: Object> EntryContent<K> {
         self.revision = self.revision.wrapping_add(1);
         let same = match (&self.object, &*object) {
             (Some(stored), Some(new)) => {
-                let version = stored.resource_version();
-                stored.uid() == new.uid()
-                    && !version.is_unset()
-                    && version == new.resource_version()
+                !stored.resource_version().is_unset() && identity(stored) == identity(new)
             }
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
@@ -452,6 +428,11 @@ impl<K: Object> EntryContent<K> {
             self.object.take_if(is_other);
         }
     }
+}
+
+/// The uid of an object, and its version.
+fn identity<K: Object>(object: &StoredObject<K>) -> (&str, &str) {
+    (object.uid(), object.resource_version_text())
 }
 
 #[cfg(test)]

@@ -535,9 +535,8 @@ impl<K: Object> TtlEntry<K> {
     /// Delays the next fetch after a shared one has failed, by a pause that doubles up to the time
     /// to live.
     fn back_off(&mut self, at: &AnswerContext<'_>) {
-        let pause = *self
-            .backoff
-            .insert(doubled(self.backoff, FIRST_WAIT, at.ttl));
+        let pause = doubled(self.backoff, FIRST_WAIT, at.ttl);
+        self.backoff = Some(pause);
         self.retry_at = self.retry_at.max(at.now.checked_add(pause));
     }
 
@@ -601,11 +600,9 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
             return (ObjectState::Forbidden, text);
         }
         let reason = failed_so_far(failures, at.now);
+        let reason = reason.unwrap_or_else(|| "not read yet".to_owned());
         let restored = self.content.seed().map(|_| ObjectState::Restored);
-        (
-            restored.unwrap_or(ObjectState::Waiting),
-            reason.unwrap_or_else(|| "not read yet".to_owned()),
-        )
+        (restored.unwrap_or(ObjectState::Waiting), reason)
     }
 
     fn contact(&self) -> Option<Instant> {

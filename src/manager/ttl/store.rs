@@ -106,11 +106,8 @@ impl<K: Object> TtlStore<K> {
     ) -> Result<Arc<ObjectEntry<TtlEntry<K>>>, Error> {
         match self.registry.find(namespace, name) {
             Err(_) if !self.keeps => {
-                let key = ObjectKey::new(namespace, name);
-                Ok(ObjectEntry::new(
-                    &key,
-                    TtlEntry::detached(self.registry.kind),
-                ))
+                let entry = TtlEntry::detached(self.registry.kind);
+                Ok(ObjectEntry::new(&ObjectKey::new(namespace, name), entry))
             }
             found => found,
         }
@@ -227,13 +224,10 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let entry = self.entry_to_read(namespace, name)?;
-        read_from_server(
-            &self.registry,
-            &entry,
-            version,
-            deadline,
-            |read, found, late| self.complete_read(&entry, read, (found, late), deadline),
-        )
+        let complete = |read: &ReadPosition, found, late| {
+            self.complete_read(&entry, read, (found, late), deadline)
+        };
+        read_from_server(&self.registry, &entry, version, deadline, complete)
     }
 
     /// Fresh objects are still served.

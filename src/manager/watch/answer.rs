@@ -84,9 +84,8 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
                 return AWAITING.to_owned();
             }
             let waits_for = self.is_at_work().then(|| self.status.describe_wait());
-            waits_for
-                .flatten()
-                .unwrap_or_else(|| "no answer from the server yet".to_owned())
+            let unknown = || "no answer from the server yet".to_owned();
+            waits_for.flatten().unwrap_or_else(unknown)
         };
         let state = if self.content.seed().is_some() {
             ObjectState::Restored
@@ -210,14 +209,12 @@ impl<K: Object> WatchEntry<K> {
         if let Some(undecodable) = self.content.undecodable() {
             return Err(undecodable.clone());
         }
-        let Some(ready) = self.stored(clock) else {
+        let Some(mut ready) = self.stored(clock) else {
             let absent = Error::not_found(&resource_name::<K>(), key.name());
             return Err(absent.with_source(failure));
         };
-        Ok(Cached::of(ReadyObject {
-            failure: Some(failure),
-            ..ready
-        }))
+        ready.failure = Some(failure);
+        Ok(Cached::of(ready))
     }
 
     fn in_memory(&self, key: &ObjectKey, clock: &Clock) -> Result<Cached<K>, Error> {

@@ -569,10 +569,8 @@ impl<K: Object> WatchEntry<K> {
         };
         self.expires = Some(expires);
         self.consistent_at = self.consistent_at.max(Some(read.began));
-        Ok((
-            written == Some(true) || !was_filled,
-            self.fill(run, read.began),
-        ))
+        let is_news = written == Some(true) || !was_filled;
+        Ok((is_news, self.fill(run, read.began)))
     }
 
     /// Takes in an added or modified state of the object, or one that does not decode (B12).

@@ -112,13 +112,11 @@ fn limit_of_this_process() -> ProcessLimit {
 fn least_limit(descriptors: Option<usize>, maps: usize, threads: Option<usize>) -> ProcessLimit {
     let free = |granted: usize| granted.saturating_sub(RESERVE);
     let of_maps = ProcessLimit {
-        reflectors: maps.checked_div(MAPS_PER_REFLECTOR).unwrap_or(0),
+        reflectors: maps / MAPS_PER_REFLECTOR,
         reason: format!("an eighth of vm.max_map_count ({maps})"),
     };
     let of_descriptors = descriptors.map(|all| ProcessLimit {
-        reflectors: free(all)
-            .checked_div(DESCRIPTORS_PER_REFLECTOR)
-            .unwrap_or(0),
+        reflectors: free(all) / DESCRIPTORS_PER_REFLECTOR,
         reason: format!("half of the descriptor limit ({all}, {RESERVE} kept free)"),
     });
     let of_threads = threads.map(|all| ProcessLimit {
@@ -126,13 +124,9 @@ fn least_limit(descriptors: Option<usize>, maps: usize, threads: Option<usize>) 
         reason: format!("the process limit ({all}, {RESERVE} kept free)"),
     });
     let others = of_descriptors.into_iter().chain(of_threads);
-    others.fold(of_maps, |least, other| {
-        if other.reflectors < least.reflectors {
-            other
-        } else {
-            least
-        }
-    })
+    let lower = others.filter(|other| other.reflectors < of_maps.reflectors);
+    let lowest = lower.min_by_key(|limit| limit.reflectors);
+    lowest.unwrap_or(of_maps)
 }
 
 fn clamp(limit: u64) -> usize {

@@ -179,20 +179,13 @@ impl WatchMachine {
     }
 
     /// Decides on a successor, if there is a run at work and no successor yet.
-    pub(crate) fn prepared(self) -> Option<(Self, RunId)> {
+    pub(crate) fn prepared(mut self) -> Option<(Self, RunId)> {
         if !self.is_at_work() || self.successor.is_some() {
             return None;
         }
-        let issued = self.issued.next();
-        let successor = Some(issued);
-        Some((
-            Self {
-                successor,
-                issued,
-                ..self
-            },
-            issued,
-        ))
+        self.issued = self.issued.next();
+        self.successor = Some(self.issued);
+        Some((self, self.issued))
     }
 
     /// Whether readers are answered from memory, if `filled_by` is the last run that has filled the
@@ -236,16 +229,7 @@ impl WatchMachine {
                 let successor = None;
                 (Self { successor, ..self }, WatchEffect::Nothing)
             }
-            (_, WatchInput::Succeeded(run)) if self.successor == Some(run) => {
-                let (state, successor) = (WatchState::Running, None);
-                let current = Self {
-                    state,
-                    run,
-                    successor,
-                    ..self
-                };
-                (current, WatchEffect::Replace)
-            }
+            (_, WatchInput::Succeeded(run)) if self.successor == Some(run) => self.succeeded(run),
             (WatchState::Starting | WatchState::Running, input) => self.at_work(input),
             (WatchState::Stopped(reason), input) => self.stopped(reason, input),
             (WatchState::Rechecking(check), input) => self.rechecking(check, input),
@@ -328,32 +312,26 @@ impl WatchMachine {
         }
     }
 
-    fn start(self) -> (Self, WatchEffect) {
-        let run = self.issued.next();
-        let started = Self {
-            state: WatchState::Starting,
-            run,
-            issued: run,
-            ..self
-        };
-        (started, WatchEffect::Start(run))
+    fn succeeded(mut self, run: RunId) -> (Self, WatchEffect) {
+        (self.run, self.successor) = (run, None);
+        self.to(WatchState::Running, WatchEffect::Replace)
+    }
+
+    fn start(mut self) -> (Self, WatchEffect) {
+        self.issued = self.issued.next();
+        self.run = self.issued;
+        self.to(WatchState::Starting, WatchEffect::Start(self.run))
     }
 
     fn stop(self, reason: StopReason, effect: WatchEffect) -> (Self, WatchEffect) {
         self.to(WatchState::Stopped(reason), effect)
     }
 
-    /// A change of the state that leaves no successor.
-    fn to(self, state: WatchState, effect: WatchEffect) -> (Self, WatchEffect) {
-        let successor = self.successor.filter(|_| effect != WatchEffect::End);
-        (
-            Self {
-                state,
-                successor,
-                ..self
-            },
-            effect,
-        )
+    /// A change of the state. The end of a run is the end of its successor, too.
+    fn to(mut self, state: WatchState, effect: WatchEffect) -> (Self, WatchEffect) {
+        self.state = state;
+        self.successor = self.successor.filter(|_| effect != WatchEffect::End);
+        (self, effect)
     }
 }
 

@@ -91,10 +91,8 @@ impl<K: Object> Writer<K> {
             entry.take_over(self.run, listed, &of, asked_at)
         });
         let error = taken.err().filter(|error| !error.is_stopped())?;
-        log::debug!(
-            "{} is watched or polled as before: {error}",
-            self.object.key
-        );
+        let key = &self.object.key;
+        log::debug!("{key} is watched or polled as before: {error}");
         Some(of.resource_version)
     }
 
@@ -154,10 +152,7 @@ impl<K: Object> Writer<K> {
 
 /// The object, unless it does not decode.
 fn object_of<K: Object>(listed: Option<&Listed<K>>) -> Option<Arc<StoredObject<K>>> {
-    match listed? {
-        Listed::Object(object) => Some(Arc::clone(object)),
-        Listed::Undecodable(_) => None,
-    }
+    listed?.decoded().map(Arc::clone)
 }
 
 /// The state of the one object in a list.

@@ -89,10 +89,9 @@ pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<(Claim, N
             (Some(id), (!strays.is_empty()).then_some(notice))
         }
         RootMarker::By([name, ..]) if !adopts => {
-            return Err(refused(&format!(
-                "it belongs to {name:?}, and this outlet is {:?}",
-                options.name
-            )));
+            let own = &options.name;
+            let why = format!("it belongs to {name:?}, and this outlet is {own:?}");
+            return Err(refused(&why));
         }
         RootMarker::Wrongly(why) if !adopts => {
             return Err(refused(&format!("its marker {MARKER} {why}")));
@@ -240,14 +239,8 @@ fn look_at(folder: &Folder, names: Vec<String>, path: &str, depth: u8, found: &m
                 return Ok(false);
             };
             if depth > 1 {
-                let names = child.names()?;
-                look_at(
-                    &child,
-                    names,
-                    &format!("{path}/"),
-                    depth.saturating_sub(1),
-                    found,
-                );
+                let (names, path) = (child.names()?, format!("{path}/"));
+                look_at(&child, names, &path, depth.saturating_sub(1), found);
             } else {
                 found.has_objects |= object_folder::is_whole(&child)?;
                 let strays = object_folder::strays(&child)?;

@@ -327,7 +327,7 @@ fn a_file_that_is_removed_during_the_write_is_back_after_it() {
             }
             Ok(())
         });
-        let Ok(Outcome::Written(sum)) = written else {
+        let Ok(Outcome::Files(true, sum)) = written else {
             panic!("at check {moment}: {written:?}");
         };
         // A removal after the last check is missed by the next look.

@@ -61,14 +61,10 @@ impl Records {
         &mut self,
         pods: Vec<RuntimePod>,
         asked: &[String],
-    ) -> Vec<(RuntimePod, bool)> {
+    ) -> Vec<(bool, RuntimePod)> {
         let mut current = merged(pods);
         let found = asked.iter().filter_map(|uid| current.remove(uid));
-        let compared = found.map(|pod| {
-            let is_due = self.is_due(&pod);
-            (pod, is_due)
-        });
-        compared.collect()
+        found.map(|pod| (self.is_due(&pod), pod)).collect()
     }
 
     /// Notes that the program asked for inspections of these pods. Others are inspected when they

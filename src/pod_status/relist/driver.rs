@@ -138,7 +138,7 @@ impl<R: Runtime> RelistLoop<R> {
         }
         let pods = found.map_err(StatusError::from)?;
         self.records.request(self.requests.take_reinspect());
-        for (pod, is_due) in self.records.found(pods, uids) {
+        for (is_due, pod) in self.records.found(pods, uids) {
             let uid = pod.uid().to_owned();
             if due.has_passed(self.clock.now()) {
                 self.requests.put_back(vec![uid]);

@@ -144,14 +144,14 @@ impl Core {
             }
             (CoreStep::OpeningStream(streaming), Input::Done(result)) => match result {
                 Ok(()) => self.stream_opened(streaming),
-                Err(error) => self.stream_failed(streaming, error),
+                Err(error) => self.stream_failed(&streaming, error),
             },
             (CoreStep::Streaming(streaming), Input::Seen(seen)) => {
                 self.stream_seen(streaming, seen)
             }
             (CoreStep::Streaming(streaming), Input::Applied(result)) => match result {
                 Ok(()) => self.collect(streaming),
-                Err(error) => self.stream_failed(streaming, error),
+                Err(error) => self.stream_failed(&streaming, error),
             },
             (CoreStep::Streaming(streaming), Input::Ended(end)) => {
                 self.stream_ended(&streaming, end.as_ref())

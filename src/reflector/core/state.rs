@@ -216,10 +216,8 @@ impl ReflectorState {
             request,
             PolicyRequest::ListAt | PolicyRequest::Open | PolicyRequest::Watch
         );
-        let may_be_unreadable = matches!(
-            AnswerKind::of(error),
-            AnswerKind::Unreadable | AnswerKind::Internal
-        );
+        let answer = AnswerKind::of(error);
+        let may_be_unreadable = matches!(answer, AnswerKind::Unreadable | AnswerKind::Internal);
         if request == PolicyRequest::Watch && asked_wait(error).is_some() {
             failed = failed.max(self.named.saturating_add(1));
         } else if at_a_version && may_be_unreadable {
@@ -384,9 +382,8 @@ impl ReflectorState {
     }
 
     pub(super) fn rearm_resync(&mut self, now: Instant) {
-        self.resync_due = self
-            .resync_period
-            .and_then(|period| now.checked_add(period));
+        let period = self.resync_period;
+        self.resync_due = period.and_then(|period| now.checked_add(period));
     }
 
     /// Notes that a watch is open, which ends a series of failures.

@@ -102,18 +102,18 @@ impl Core {
             Seen::Bookmark {
                 version,
                 ends_initial: true,
-            } => self.stream_complete(streaming, version),
+            } => self.stream_complete(&streaming, version),
             Seen::Bookmark { .. } => self.collect(streaming),
             Seen::Skipped { reason, .. } => {
                 self.skipped(reason);
                 self.collect(streaming)
             }
-            Seen::Error(error) => self.stream_failed(streaming, error),
+            Seen::Error(error) => self.stream_failed(&streaming, error),
         }
     }
 
     /// WL-4: publishes the list, and goes on with the same watch.
-    fn stream_complete(&mut self, streaming: Streaming, version: ResourceVersion) -> Action {
+    fn stream_complete(&mut self, streaming: &Streaming, version: ResourceVersion) -> Action {
         self.state.expect_bookmarks(Some(Duration::ZERO));
         self.state.streams_work();
         self.state.lives_again();
@@ -130,19 +130,13 @@ impl Core {
             return self.stale(&version);
         }
         let watching = Watching::taken_over(streaming.opened_at, streaming.timeout, self.facts.now);
-        self.commit(
-            &streaming.asked,
-            (version, self.facts.now),
-            cycle,
-            Some(watching),
-        )
+        let confirmed = (version, self.facts.now);
+        self.commit(&streaming.asked, confirmed, cycle, Some(watching))
     }
 
     /// Follows a stream that failed at its opening or later: WL-7, WL-8, WL-9.
-    pub(super) fn stream_failed(&mut self, streaming: Streaming, error: Error) -> Action {
-        let Streaming {
-            asked, mut cycle, ..
-        } = streaming;
+    pub(super) fn stream_failed(&mut self, streaming: &Streaming, error: Error) -> Action {
+        let mut cycle = streaming.cycle;
         let answer = AnswerKind::of(&error);
         let again = cycle.refused_streams > 0;
         let step = self.state.after(PolicyRequest::Stream, &error, again);
@@ -154,7 +148,7 @@ impl Core {
             AnswerKind::Expired | AnswerKind::Gone | AnswerKind::TooLarge
         ) {
             self.state.history = History::Unavailable;
-            if !asked.is_empty() && use_up(&mut cycle.most_recent) {
+            if !streaming.asked.is_empty() && use_up(&mut cycle.most_recent) {
                 return self.open_stream(cycle);
             }
         }

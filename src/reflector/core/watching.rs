@@ -288,10 +288,8 @@ impl Core {
         if request == PolicyRequest::Watch {
             self.state.fell_behind(self.facts.now);
         }
-        if matches!(
-            AnswerKind::of(&error),
-            AnswerKind::Expired | AnswerKind::Gone
-        ) {
+        let answer = AnswerKind::of(&error);
+        if matches!(answer, AnswerKind::Expired | AnswerKind::Gone) {
             self.state.history = History::Expired;
             return self.expired(error, step.wait);
         }
@@ -366,11 +364,8 @@ impl Core {
             self.state.note(error, &self.facts);
             return self.reopen_after(lived, after(&watching));
         }
-        if self
-            .state
-            .resync_due
-            .is_some_and(|due| due <= self.facts.now)
-        {
+        let resync_due = self.state.resync_due;
+        if resync_due.is_some_and(|due| due <= self.facts.now) {
             self.step = CoreStep::Watching(watching);
             return Action::Resync;
         }

@@ -27,7 +27,7 @@ impl Path {
             .register(handler, HandlerOptions::default())
             .unwrap();
         processor.start();
-        let sink = InformerSink::new(store.clone(), writer, Arc::clone(&processor), None);
+        let sink = InformerSink::new(store.clone(), writer, &processor, None);
         let mut path = Self {
             sink,
             store,

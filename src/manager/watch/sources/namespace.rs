@@ -475,10 +475,8 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
     fn report(&mut self, status: &ReflectorStatus) {
         let is_told = self.is_told(status);
         // That the namespace is refused is no answer about one of its objects.
-        let status = ReflectorStatus {
-            refusal: None,
-            ..status.clone()
-        };
+        let mut status = status.clone();
+        status.refusal = None;
         let mut objects = self.watch.objects.lock();
         let failure = status.failures.last();
         let by_name_may_do = [ErrorKind::Forbidden, ErrorKind::TooLarge];

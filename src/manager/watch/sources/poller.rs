@@ -230,12 +230,11 @@ impl<K: Object> Poller<K> {
         began: Instant,
         pace: Pace,
     ) {
-        let now = self.context.registry.clock().now();
+        let registry = &self.context.registry;
+        let now = registry.clock().now();
         let is_silent = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout);
-        let silent = Error::new(
-            error.kind(),
-            format!("its poll waits for a server that answers none: {error}"),
-        );
+        let text = format!("its poll waits for a server that answers none: {error}");
+        let silent = Error::new(error.kind(), text);
         let mut blamed = Vec::new();
         let mut polls = self.polls.lock();
         let poll = polls.by_number.get(&number);
@@ -261,9 +260,7 @@ impl<K: Object> Poller<K> {
             poll.status.failures.clone()
         });
         if let Some(failures) = failures {
-            self.context
-                .registry
-                .tell_failed(&writer.object.key, &failures);
+            registry.tell_failed(&writer.object.key, &failures);
         }
     }
 
@@ -360,9 +357,8 @@ impl<K: Object> Poll<K> {
     fn fail(&mut self, error: Error, began: Instant, now: Instant, pace: Pace) {
         (self.began, self.has_failed) = (None, true);
         let asked = asked_wait(&error);
-        let pause = *self
-            .backoff
-            .insert(doubled(self.backoff, FIRST_WAIT, pace.interval));
+        let pause = doubled(self.backoff, FIRST_WAIT, pace.interval);
+        self.backoff = Some(pause);
         let for_readers = pause.min(BACKOFF_OF_READERS);
         self.soonest = later(now, asked.unwrap_or(for_readers));
         let pause = if self.has_readers() {

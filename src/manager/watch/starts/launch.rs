@@ -45,13 +45,11 @@ impl<K: Object> Launcher<K> for Arc<dyn Api<K>> {
         options: ReflectorOptions,
     ) -> Result<Box<dyn RunHandle>, Error> {
         let key = writer.object.key.clone();
-        let source = guard(
-            format_args!(
-                "the Api's lister_watcher for {} {key}",
-                resource_name::<K>()
-            ),
-            || self.lister_watcher(Scope::object(&key)),
-        )?;
+        let port = format!(
+            "the Api's lister_watcher for {} {key}",
+            resource_name::<K>()
+        );
+        let source = guard(port, || self.lister_watcher(Scope::object(&key)))?;
         // As in the kubelet's log (OC-6).
         let name = format!("object-\"{}\"/\"{}\"", key.namespace(), key.name());
         Ok(Box::new(Reflector::spawn(name, source, writer, options)?))

@@ -194,10 +194,8 @@ impl<K: Object> Starts<K> {
         (known_version, start_after): (Option<ResourceVersion>, Vec<Receiver<Infallible>>),
         ended: Option<Sender<Infallible>>,
     ) -> Result<Box<dyn RunHandle>, Error> {
-        let options = ReflectorOptions {
-            known_version,
-            ..self.options(&object.waiters, start_after)
-        };
+        let mut options = self.options(&object.waiters, start_after);
+        options.known_version = known_version;
         let writer = Writer::new(self.context.clone(), Arc::clone(object), id, ended);
         self.launcher.launch(writer, options)
     }
