@@ -9,7 +9,7 @@ use serde_json::json;
 use super::buffer::Grant;
 use super::frame::{Frame, Frames};
 use super::item::{self, ItemFault, decode_failure, is_table, read_status};
-use super::members::find;
+use super::members::{find, find_all};
 use super::message::{EventKind, Listed, ObjectEvent, Undecodable, WatchEvent};
 use super::options::{DecodeOptions, list_too_large};
 use super::place::Skipped;
@@ -405,17 +405,17 @@ fn skipped<K: Object>(reason: String) -> WatchEvent<K> {
 /// RF-27: only the metadata of a bookmark counts.
 fn bookmark<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
     well_formed(bytes)?;
-    let (kind, api_version) = (find(bytes, "kind"), find(bytes, "apiVersion"));
+    let [kind, api_version, metadata] = find_all(bytes, ["kind", "apiVersion", "metadata"]);
     if let Some(found) = item::foreign_kind::<K>(kind, api_version) {
         return Ok(foreign(&found));
     }
-    let metadata = find(bytes, "metadata").unwrap_or_default();
-    let version = item::text(find(metadata, "resourceVersion"));
+    let metadata = metadata.unwrap_or_default();
+    let [version, annotations] = find_all(metadata, ["resourceVersion", "annotations"]);
+    let version = item::text(version);
     if version.is_empty() {
         return Ok(not_understood("a bookmark without resourceVersion"));
     }
-    let annotations = find(metadata, "annotations").unwrap_or_default();
-    let end = find(annotations, INITIAL_EVENTS_END);
+    let end = find(annotations.unwrap_or_default(), INITIAL_EVENTS_END);
     Ok(WatchEvent::Bookmark {
         resource_version: version.into(),
         initial_events_end: end.is_some_and(|end| spells(end, "true")),

@@ -182,12 +182,25 @@ pub(super) fn members_of(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[
 
 /// The value of the member of that name. The last of several counts, as in the decoder.
 pub(super) fn find<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let mut found = None;
+    let [found] = find_all(bytes, [name]);
+    found
+}
+
+/// The values of the members of these names, in one pass.
+pub(super) fn find_all<'a, const N: usize>(
+    bytes: &'a [u8],
+    names: [&str; N],
+) -> [Option<&'a [u8]>; N] {
+    let mut all = [None; N];
     for member in members_of(bytes) {
-        let (key, value) = member.ok()?;
-        if spells(key, name) {
-            found = Some(value);
+        let Ok((key, value)) = member else {
+            return [None; N];
+        };
+        for (name, found) in names.iter().zip(&mut all) {
+            if spells(key, name) {
+                *found = Some(value);
+            }
         }
     }
-    found
+    all
 }

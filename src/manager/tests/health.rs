@@ -168,6 +168,34 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
     stage.manager.health().unwrap();
 }
 
+/// B14: readers see each failure and each recovery at once, whatever came before.
+#[test]
+fn b14_a_read_follows_each_change_of_the_watchs_status() {
+    let stage = Stage::by_hand();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "10", Some(secret("s", "5"))).unwrap();
+    let seen = |status: &ReflectorStatus| {
+        stage.runs.report("s", status);
+        let read = stage.get_now("s").unwrap();
+        (read.last_error().is_some(), read.is_stale())
+    };
+    let gone = Error::from_status(Status::new(410, "too old"));
+    let failed = ReflectorStatus {
+        failures: crate::failures::Failures::of(1, None, gone),
+        ..confirmed(&stage)
+    };
+    let behind = ReflectorStatus {
+        behind_since: Some(stage.clock.now()),
+        ..confirmed(&stage)
+    };
+    for _ in 0..2 {
+        assert_eq!(seen(&confirmed(&stage)), (false, false));
+        assert_eq!(seen(&failed), (true, false));
+        assert_eq!(seen(&confirmed(&stage)), (false, false));
+        assert_eq!(seen(&behind), (false, true));
+    }
+}
+
 /// B14: what is stopped on purpose owes nothing.
 #[test]
 fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {

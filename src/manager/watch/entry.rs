@@ -640,6 +640,30 @@ impl<K: Object> WatchEntry<K> {
         }
     }
 
+    /// Takes in a status that readers see nothing of, as most are: neither it nor the one before
+    /// tells of a failure, and the confirmation is known. Otherwise returns `false`.
+    pub(crate) fn keep_up(&mut self, run: RunId, status: &ReflectorStatus) -> bool {
+        let is_well = |status: &ReflectorStatus| {
+            let failure = status.failures.last().or(status.refusal.as_ref());
+            failure.is_none() && !status.is_behind()
+        };
+        let is_known = self.machine.is_current(run) && status.last_contact <= self.contact;
+        let is_routine = is_known && !self.server_away && is_well(&self.status) && is_well(status);
+        if is_routine {
+            self.take_status(status);
+        }
+        is_routine
+    }
+
+    fn take_status(&mut self, status: &ReflectorStatus) {
+        self.status.clone_from(status);
+        let failures = std::mem::take(&mut self.status.failures);
+        self.status.failures = failures.or_since(self.began);
+        // That a custom resource is not installed is no answer about one object.
+        let refusal = &mut self.status.refusal;
+        refusal.take_if(|why| why.kind() != ErrorKind::Forbidden);
+    }
+
     /// Takes in the reflector's status. Returns whether that is news to readers, and whether a
     /// server that gave no answer, or a refusal, answers again.
     pub(crate) fn update(&mut self, run: RunId, status: &ReflectorStatus) -> (bool, bool) {
@@ -648,13 +672,7 @@ impl<K: Object> WatchEntry<K> {
         }
         let before = self.visible_state();
         self.contact = self.contact.max(status.last_contact);
-        // That a custom resource is not installed is no answer about one object.
-        let refusal = status.refusal.clone();
-        self.status = ReflectorStatus {
-            failures: status.failures.clone().or_since(self.began),
-            refusal: refusal.filter(|why| why.kind() == ErrorKind::Forbidden),
-            ..status.clone()
-        };
+        self.take_status(status);
         let is_away = self.is_server_away() || status.refusal.is_some();
         let was_away = std::mem::replace(&mut self.server_away, is_away);
         (before != self.visible_state(), was_away && !is_away)

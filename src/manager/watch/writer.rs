@@ -139,6 +139,9 @@ impl<K: Object> Writer<K> {
     }
 
     pub(crate) fn update(&self, status: &ReflectorStatus) {
+        if self.object.state.lock().keep_up(self.run, status) {
+            return;
+        }
         let update = |entry: &mut WatchEntry<K>| entry.update(self.run, status);
         let (is_news, recovered) = self.context.registry.change(&self.object, update);
         if recovered {
