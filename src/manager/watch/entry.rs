@@ -106,6 +106,21 @@ impl Absence {
     }
 }
 
+/// A reflector's status as that of the object which it watches since `began`.
+fn of_object(status: &ReflectorStatus, began: Instant) -> ReflectorStatus {
+    let mut status = status.clone();
+    status.failures = status.failures.or_since(began);
+    // That a custom resource is not installed is no answer about one object.
+    let refusal = &mut status.refusal;
+    refusal.take_if(|why| why.kind() != ErrorKind::Forbidden);
+    status
+}
+
+fn is_well(status: &ReflectorStatus) -> bool {
+    let failure = status.failures.last().or(status.refusal.as_ref());
+    failure.is_none() && !status.is_behind()
+}
+
 /// The work that is left once the lock is released.
 #[must_use = "an action that is not performed is lost"]
 pub(crate) struct WatchAction {
@@ -643,25 +658,12 @@ impl<K: Object> WatchEntry<K> {
     /// Takes in a status that readers see nothing of, as most are: neither it nor the one before
     /// tells of a failure, and the confirmation is known. Otherwise returns `false`.
     pub(crate) fn keep_up(&mut self, run: RunId, status: &ReflectorStatus) -> bool {
-        let is_well = |status: &ReflectorStatus| {
-            let failure = status.failures.last().or(status.refusal.as_ref());
-            failure.is_none() && !status.is_behind()
-        };
         let is_known = self.machine.is_current(run) && status.last_contact <= self.contact;
         let is_routine = is_known && !self.server_away && is_well(&self.status) && is_well(status);
         if is_routine {
-            self.take_status(status);
+            self.status = of_object(status, self.began);
         }
         is_routine
-    }
-
-    fn take_status(&mut self, status: &ReflectorStatus) {
-        self.status.clone_from(status);
-        let failures = std::mem::take(&mut self.status.failures);
-        self.status.failures = failures.or_since(self.began);
-        // That a custom resource is not installed is no answer about one object.
-        let refusal = &mut self.status.refusal;
-        refusal.take_if(|why| why.kind() != ErrorKind::Forbidden);
     }
 
     /// Takes in the reflector's status. Returns whether that is news to readers, and whether a
@@ -672,7 +674,7 @@ impl<K: Object> WatchEntry<K> {
         }
         let before = self.visible_state();
         self.contact = self.contact.max(status.last_contact);
-        self.take_status(status);
+        self.status = of_object(status, self.began);
         let is_away = self.is_server_away() || status.refusal.is_some();
         let was_away = std::mem::replace(&mut self.server_away, is_away);
         (before != self.visible_state(), was_away && !is_away)
