@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::super::lifetime;
@@ -49,22 +49,30 @@ pub(crate) struct ClusterInfo {
 impl ClusterInfo {
     /// Blocks for the read of a local file.
     fn to_json(&self) -> Result<Value, Error> {
-        let text = |text: &Option<String>| text.as_deref().map(Value::from);
-        let flag = |is_set: bool| is_set.then_some(Value::Bool(true));
-        let authorities = self.authorities.as_ref().map(Pem::loaded).transpose()?;
-        let authorities = authorities.map(|pem| STANDARD.encode(pem.bytes.as_slice()));
-        let fields = [
-            ("server", Some(Value::from(self.server.as_str()))),
-            ("tls-server-name", text(&self.tls_server_name)),
-            ("insecure-skip-tls-verify", flag(self.insecure_skip_verify)),
-            ("certificate-authority-data", authorities.map(Value::from)),
-            ("proxy-url", text(&self.proxy_url)),
-            ("disable-compression", flag(self.disable_compression)),
-            ("config", self.config.clone()),
-        ];
-        let known = fields.into_iter();
-        let known = known.filter_map(|(name, value)| Some((name, value?)));
-        Ok(known.collect())
+        let mut cluster = Map::new();
+        let mut add = |name: &str, value: Value| drop(cluster.insert(name.to_owned(), value));
+        add("server", self.server.as_str().into());
+        if let Some(name) = &self.tls_server_name {
+            add("tls-server-name", name.as_str().into());
+        }
+        if self.insecure_skip_verify {
+            add("insecure-skip-tls-verify", true.into());
+        }
+        if let Some(authorities) = &self.authorities {
+            let bytes = authorities.loaded()?.bytes;
+            let text = STANDARD.encode(bytes.as_slice());
+            add("certificate-authority-data", text.into());
+        }
+        if let Some(proxy_url) = &self.proxy_url {
+            add("proxy-url", proxy_url.as_str().into());
+        }
+        if self.disable_compression {
+            add("disable-compression", true.into());
+        }
+        if let Some(config) = &self.config {
+            add("config", config.clone());
+        }
+        Ok(cluster.into())
     }
 }
 
