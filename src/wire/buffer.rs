@@ -49,7 +49,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Creates a buffer that offers between `read_min` and `read_max` bytes to a read.
+    /// Creates a buffer that offers between `read_min` and `read_max` bytes to a read; after a
+    /// [release](Self::release) it may begin with less.
     pub(crate) fn new(read_min: usize, read_max: usize) -> Self {
         Self {
             read: read_min,
@@ -139,7 +140,8 @@ impl Buffer {
     }
 
     /// Frees the memory when no byte is pending. The next read gets space for as much as came since
-    /// the last release, and at most `read_min`: new memory is written twice, by zeros.
+    /// the last release, and at most `read_min`. Space costs time: zeros are written to it when it
+    /// is made, and before it is freed.
     pub(crate) fn release(&mut self) {
         if self.start == self.end && self.held() > 0 {
             let came = self.peak.saturating_add(self.peak / 4);

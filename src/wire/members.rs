@@ -192,19 +192,15 @@ pub(super) fn find_all<'a, const N: usize>(
     names: [&str; N],
 ) -> [Option<&'a [u8]>; N] {
     let mut all = [None; N];
-    find_into(&mut all, bytes, &names);
-    all
-}
-
-fn find_into<'a>(all: &mut [Option<&'a [u8]>], bytes: &'a [u8], names: &[&str]) {
     for member in members_of(bytes) {
         let Ok((key, value)) = member else {
-            return all.fill(None);
+            return [None; N];
         };
-        for (name, found) in names.iter().zip(&mut *all) {
+        for (name, found) in names.iter().zip(&mut all) {
             if spells(key, name) {
                 *found = Some(value);
             }
         }
     }
+    all
 }

@@ -76,8 +76,8 @@ pub(crate) struct CallContext {
     pub(crate) head_bytes_left: Option<usize>,
 }
 
-/// The part of a context that its clones share. It is one value, because an idle watch clones its
-/// context for each event, and then finds no count of a pointer in the processor's caches.
+/// The part of a context that its clones share. It is one value, so that a clone raises one count.
+/// An idle watch clones its context for each event, and finds each count in memory only.
 struct SharedByClones {
     /// Ends every wait at once.
     stop: StopToken,
