@@ -157,9 +157,10 @@ impl ReflectorStatus {
     /// - Before that, a server may be quiet while nothing changes. One watch may be quiet until its
     ///   own time-out and 30 s more. A probe follows it, and only its answer allows the next watch
     ///   to be as quiet.
-    /// - A watch that was found dead leaves a doubt. The next one ends it with an event, a
-    ///   bookmark, or its end by the server; a list ends it too. That a watch opens does not, and a
-    ///   probe only if nothing at all has changed.
+    /// - A watch that was found dead leaves a doubt, and so does the end of these times, as in an
+    ///   outage. A later watch ends the doubt with an event, a bookmark, or its end by the server;
+    ///   a list ends it too. That a watch opens does not, and a probe only if nothing at all has
+    ///   changed.
     /// - Otherwise (after a watch, in a backoff, during a request, before the first answer): the
     ///   idle limit. It counts from the last contact, or from the end of a watch that ended in
     ///   time. Failures, refusals and opened watches are not contacts.
@@ -173,9 +174,11 @@ impl ReflectorStatus {
     ///   content that lacks objects, because there was [no room](Self::left_out).
     ///
     /// When a server falls silent, this fails at the end of that time. The next event, bookmark or
-    /// list makes it `Ok` again. A reflector that has ended is `Ok`, unless a panic ended it; its
-    /// owner knows whether it should have ended. [`synced`](Self::synced) says whether a list has
-    /// reached the sink yet.
+    /// list makes it `Ok` again. Without bookmarks, the end of the next watch by its server may be
+    /// the first sign of life, after ten minutes at most by default.
+    ///
+    /// A reflector that has ended is `Ok`, unless a panic ended it; its owner knows whether it
+    /// should have ended. [`synced`](Self::synced) says whether a list has reached the sink yet.
     ///
     /// # Errors
     ///

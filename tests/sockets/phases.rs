@@ -122,8 +122,7 @@ fn d14_a_limit_in_a_body_says_how_much_has_come() {
         let listing = scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap_err());
         let mut peer = server.accept();
         peer.request();
-        peer.begin();
-        peer.chunk("{\"kind\":");
+        peer.begin_with("{\"kind\":");
         let error = listing.join().unwrap();
         let told =
             "in the middle of a body: reading the body of an answer with status 200: 8 bytes";

@@ -47,7 +47,8 @@ pub(super) enum History {
 pub(super) enum Confirmation {
     Given,
     Missing,
-    /// A watch was found dead, and no later one has served. Changes may get lost on the way.
+    /// A watch was found dead, or the deadline for the next contact passed, and no later watch has
+    /// served. Changes may get lost on the way.
     Doubted,
 }
 
@@ -273,9 +274,9 @@ impl ReflectorState {
         self.status.last_contact = self.status.last_contact.max(Some(at));
     }
 
-    /// Notes that a watch was found dead. What was confirmed before counts no more, and the opening
-    /// of the next watch confirms nothing.
-    pub(super) fn found_dead(&mut self) {
+    /// Notes that a watch was found dead, or that the server was silent for too long. What was
+    /// confirmed before counts no more, and the opening of the next watch confirms nothing.
+    pub(super) fn fell_silent(&mut self) {
         self.confirmation = Confirmation::Doubted;
     }
 
@@ -286,9 +287,18 @@ impl ReflectorState {
         }
     }
 
+    /// Notes that time has passed since `before`. A contact deadline in that time leaves the doubt
+    /// of a dead watch.
+    pub(super) fn time_passed(&mut self, before: Instant, now: Instant) {
+        let due = self.status.contact_deadline;
+        if due.is_some_and(|due| before < due && due <= now) {
+            self.fell_silent();
+        }
+    }
+
     /// Notes an answer to a probe that was asked for at `at`. It confirms the content if nothing
-    /// `has_changed`. Else it is a sign of life: the next watch brings the changes, unless the one
-    /// before was found dead.
+    /// `has_changed`. Else it is a sign of life, unless there is a doubt: the next watch brings the
+    /// changes.
     pub(super) fn probed(&mut self, has_changed: bool, at: Instant) {
         if !has_changed {
             self.contact(at);

@@ -124,7 +124,7 @@ impl Core {
             error.kind() == ErrorKind::Timeout && asked_for >= self.head_timeout(opening);
         let error = error.asked_as(&format!("failed to watch {}", self.state.what));
         if held_back && error.status().is_none() {
-            self.state.found_dead();
+            self.state.fell_silent();
             self.state.note(error, &self.facts);
             self.state.effects.push(Effect::Disconnect);
             return self.reopen_after(asked_for, AfterPause::Probe);
@@ -360,7 +360,7 @@ impl Core {
             }
             let text = format!("no event came on the watch for {silence:.0?}: it is opened again");
             let error = Error::new(ErrorKind::Timeout, text);
-            self.state.found_dead();
+            self.state.fell_silent();
             self.state.note(error, &self.facts);
             return self.reopen_after(lived, after(&watching));
         }

@@ -154,6 +154,62 @@ fn b14_a_watch_that_its_server_ends_ends_the_doubt_of_a_dead_one() {
     );
 }
 
+/// A server that was away for longer than the idle limit leaves the same doubt as a dead watch.
+/// What it said before lets no later watch be quiet, and a probe that shows changes is not enough.
+#[test]
+fn b14_what_an_outage_made_bad_stays_bad_until_a_watch_serves() {
+    let away = "start = 130s
+         page 5 = 130s
+         committed = 130s
+         opened = 130s
+         bookmark 6 = 130s
+         applied = 130s
+         +100s ended eof = 30s
+         +20s open-error refused = 10s
+         paused = 9200ms
+         +30s open-error refused = overdue
+         paused = overdue
+         opened = overdue
+         +6s ended eof = overdue
+         probed 9 = overdue
+         opened = overdue";
+    check("bookmarks", &format!("{away}\n+30s bookmark 9 = 130s"));
+    check(
+        "bookmarks",
+        &format!("{away}\n+30s ended = overdue\nprobed 9 = 130s"),
+    );
+    // Without bookmarks, neither a list nor an event before the outage lets a watch after it be
+    // quiet.
+    let listed = "start = 130s
+         page 5 = 130s
+         committed = opening
+         +600s open-error refused = overdue
+         paused = overdue
+         opened = overdue";
+    let served = "start = 130s
+         page 5 = 130s
+         committed = opening
+         opened = timeout
+         added 6 = opening
+         applied = timeout
+         +10s ended eof = opening
+         +10s open-error refused = 130s
+         paused = 129200ms
+         +200s open-error refused = overdue
+         paused = overdue
+         opened = overdue";
+    for away in [listed, served] {
+        check(
+            "",
+            &format!("{away}\n+1s added 7 = 130s\napplied = timeout"),
+        );
+        check(
+            "",
+            &format!("{away}\n+300s ended = overdue\nprobed 9 = opening"),
+        );
+    }
+}
+
 /// A probe that finds changes confirms nothing, but its server lives: the next watch has the idle
 /// limit from then on.
 #[test]
