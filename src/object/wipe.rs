@@ -2,10 +2,13 @@
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use zeroize::Zeroize as _;
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// The annotation in which kubectl keeps a copy of the whole object, including a Secret's values.
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The least space of bytes that grow.
+const BYTES_MIN: usize = 1024;
 
 /// Removes the fields that only writers need from an object that the decoder did not trim (B19).
 pub(crate) fn trim(metadata: &mut ObjectMeta) {
@@ -32,6 +35,19 @@ pub(super) fn overwrite(secret: &mut Secret) {
     for (_, text) in secret.string_data.iter_mut().flatten() {
         text.zeroize();
     }
+}
+
+/// Appends to bytes that may be secret. A vector that grows by itself leaves a copy behind in freed
+/// memory.
+pub(crate) fn append(bytes: &mut Zeroizing<Vec<u8>>, piece: &[u8]) {
+    let needed = bytes.len().saturating_add(piece.len());
+    if needed > bytes.capacity() {
+        let room = needed.max(bytes.capacity().saturating_mul(2));
+        let mut larger = Zeroizing::new(Vec::with_capacity(room.max(BYTES_MIN)));
+        larger.extend_from_slice(bytes);
+        *bytes = larger;
+    }
+    bytes.extend_from_slice(piece);
 }
 
 #[cfg(test)]

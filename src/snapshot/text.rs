@@ -5,6 +5,8 @@ use std::io;
 
 use zeroize::Zeroizing;
 
+use crate::object::wipe::append;
+
 /// The plain text. It refuses to grow beyond its limit, and all writes after that.
 pub(super) struct PlainText {
     pub(super) bytes: Zeroizing<Vec<u8>>,
@@ -27,14 +29,7 @@ impl io::Write for PlainText {
             self.limit = 0;
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        if need > self.bytes.capacity() {
-            // A vector that grows by itself leaves a copy behind.
-            let room = need.max(self.bytes.capacity().saturating_mul(2));
-            let mut larger = Zeroizing::new(Vec::with_capacity(room));
-            larger.extend_from_slice(&self.bytes);
-            self.bytes = larger;
-        }
-        self.bytes.extend_from_slice(piece);
+        append(&mut self.bytes, piece);
         Ok(piece.len())
     }
 

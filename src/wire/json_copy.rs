@@ -8,9 +8,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use zeroize::Zeroizing;
 
 use super::json_text::special;
-
-/// The first capacity of a copy.
-const BYTES_MIN: usize = 1024;
+use crate::object::wipe::append;
 
 /// Text that may be secret, while it grows. No copy of it is left in freed memory.
 #[derive(Default)]
@@ -29,15 +27,7 @@ impl JsonCopy {
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        let needed = self.0.len().saturating_add(bytes.len());
-        if needed > self.0.capacity() {
-            // A vector that grows by itself leaves its bytes in freed memory.
-            let room = needed.max(self.0.capacity().saturating_mul(2));
-            let mut grown = Zeroizing::new(Vec::with_capacity(room.max(BYTES_MIN)));
-            grown.extend_from_slice(&self.0);
-            self.0 = grown;
-        }
-        self.0.extend_from_slice(bytes);
+        append(&mut self.0, bytes);
     }
 
     /// Ends a list or a map. A comma stands behind its last member.

@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::error::{Error, debug_of};
 use crate::local_file::{describe, read_bounded};
+use crate::object::wipe::append;
 use crate::sync::Arc;
 
 /// The largest file of certificates or keys. The bundles of systems have a quarter of this size.
@@ -146,8 +147,8 @@ fn append_directory(directory: &Path, bytes_max: u64, pem: &mut Zeroizing<Vec<u8
         match certificates(&path, bytes_max.saturating_sub(taken)) {
             Ok(None) => {}
             Ok(Some(bytes)) => {
-                pem.extend_from_slice(&bytes);
-                pem.push(b'\n');
+                append(pem, &bytes);
+                append(pem, b"\n");
             }
             Err(why) => complaints.push(complaint(&path, &why)),
         }
