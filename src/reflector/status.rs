@@ -160,7 +160,8 @@ impl ReflectorStatus {
     /// - A watch that was found dead leaves a doubt, and so does the end of these times, as in an
     ///   outage. A later watch ends the doubt with an event, a bookmark, or its end by the server;
     ///   a list ends it too. That a watch opens does not, and a probe only if nothing at all has
-    ///   changed.
+    ///   changed. Where two watches break off meanwhile, a list follows: a proxy may cut each
+    ///   before it brings a sign of life.
     /// - Otherwise (after a watch, in a backoff, during a request, before the first answer): the
     ///   idle limit. It counts from the last contact, or from the end of a watch that ended in
     ///   time. Failures, refusals and opened watches are not contacts.

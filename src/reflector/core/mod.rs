@@ -89,8 +89,8 @@ impl Core {
 
     /// Decides what follows an input.
     pub(crate) fn step(&mut self, input: Input, facts: &Facts) -> Action {
-        let before = std::mem::replace(&mut self.facts, *facts).now;
-        self.state.time_passed(before, facts.now);
+        self.facts = *facts;
+        self.state.time_passed(facts.now);
         if let Input::Seen(Seen::Object { kind, .. }) = &input {
             self.state.one_went |= *kind == EventKind::Deleted;
         }

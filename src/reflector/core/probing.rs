@@ -16,6 +16,10 @@ use super::messages::Action;
 use super::state::History;
 use super::steps::{AfterPause, Core, CoreStep, Cycle};
 
+/// How many watches may break off in a doubt before a list ends it. A proxy that cuts idle watches
+/// before the first bookmark would keep it for ever.
+const BROKEN_OFF_MAX: u32 = 2;
+
 impl Core {
     /// Asks for the server's version with a list of one item. A scope of one object is listed in
     /// full: that is as cheap, and repairs any missed change.
@@ -40,6 +44,9 @@ impl Core {
         if !version.is_older_than(self.state.version()) {
             let has_changed = version != self.state.version();
             self.state.probed(has_changed, since);
+            if self.state.broken_off >= BROKEN_OFF_MAX {
+                return self.begin_cycle();
+            }
             return self.open();
         }
         let known = self.state.version();

@@ -90,6 +90,10 @@ pub(super) struct ReflectorState {
     /// Until when an open watch may be quiet if bookmarks are not known to come (B14).
     pub(super) quiet_until: Option<Instant>,
     pub(super) confirmation: Confirmation,
+    /// Until when the end of a watch by its server keeps a doubt away.
+    trusted_until: Option<Instant>,
+    /// How many watches have broken off in the present doubt.
+    pub(super) broken_off: u32,
     /// When part of a running list last came.
     progress: Option<Instant>,
     known_version: ResourceVersion,
@@ -139,6 +143,8 @@ impl ReflectorState {
             unconfirmed_since: now,
             quiet_until: None,
             confirmation: Confirmation::Missing,
+            trusted_until: None,
+            broken_off: 0,
             progress: None,
             status,
             effects: Vec::new(),
@@ -271,6 +277,7 @@ impl ReflectorState {
     /// Notes that the server confirmed the content.
     pub(super) fn contact(&mut self, at: Instant) {
         self.confirmation = Confirmation::Given;
+        self.broken_off = 0;
         self.status.last_contact = self.status.last_contact.max(Some(at));
     }
 
@@ -280,18 +287,21 @@ impl ReflectorState {
         self.confirmation = Confirmation::Doubted;
     }
 
-    /// Notes that the server ended a watch. The end comes behind all events, so none was lost.
-    pub(super) fn ended_by_server(&mut self) {
+    /// Notes the end of a watch. An end by its server comes behind all events, so none was lost.
+    pub(super) fn watch_ended(&mut self, by_server: bool, now: Instant) {
         if self.confirmation == Confirmation::Doubted {
-            self.confirmation = Confirmation::Missing;
+            if by_server {
+                self.confirmation = Confirmation::Missing;
+                self.trusted_until = Some(later(now, self.idle_limit()));
+            } else {
+                self.broken_off = self.broken_off.saturating_add(1);
+            }
         }
     }
 
-    /// Notes that time has passed since `before`. A contact deadline in that time leaves the doubt
-    /// of a dead watch.
-    pub(super) fn time_passed(&mut self, before: Instant, now: Instant) {
-        let due = self.status.contact_deadline;
-        if due.is_some_and(|due| before < due && due <= now) {
+    /// Notes that time has passed. A deadline that is over leaves the doubt of a dead watch.
+    pub(super) fn time_passed(&mut self, now: Instant) {
+        if self.status.contact_deadline.max(self.trusted_until) <= Some(now) {
             self.fell_silent();
         }
     }
@@ -382,6 +392,7 @@ impl ReflectorState {
         self.known_version = version.clone();
         self.status.resource_version = version;
         self.status.synced = true;
+        self.unconfirmed_since = self.unconfirmed_since.min(now);
         self.status.lists = self.status.lists.saturating_add(1);
         self.status.behind_since = None;
         self.history = History::Known;

@@ -311,9 +311,8 @@ impl Core {
     pub(super) fn watch_ended(&mut self, watching: &Watching, end: Option<Error>) -> Action {
         let lived = self.since(watching.asked_at);
         self.state.watch_lived(lived);
-        if end.is_none() && lived >= VERY_SHORT {
-            self.state.ended_by_server();
-        }
+        let by_server = end.is_none() && lived >= VERY_SHORT;
+        self.state.watch_ended(by_server, self.facts.now);
         if !watching.had_events && lived < VERY_SHORT {
             let text = "very short watch: Unexpected watch close - watch lasted less than a second \
                         and no items received";

@@ -8,6 +8,7 @@ use super::manager::WorldManager;
 use super::oracle::{BrokenPromise, Oracle};
 use super::play::{MOMENT, Play};
 use super::stepped::Steppable as _;
+use crate::list_watch::ListerWatcher as _;
 use crate::policy::Chance;
 
 /// The longest pause between two tries, after a refusal.
@@ -37,6 +38,11 @@ impl Play {
             manager.link.heal();
             manager.heal();
         }
+        // A server that streams lists, or has sent a bookmark, sends them for ever.
+        let informers = self.informers.iter().map(|informer| &informer.link);
+        let mut links = informers.chain(self.manager.as_ref().map(|manager| &manager.link));
+        let has_sent = links.any(|link| link.bookmark_interval().is_some());
+        self.weather.bookmarks |= has_sent || self.weather.streams;
         self.note(|| "the world is healed".to_owned());
         let healed = self.now();
         let within = self.heals_within();
@@ -87,8 +93,9 @@ impl Play {
         let informers = self.informers.iter().map(WorldInformer::finds_dead_within);
         let manager = self.manager.as_ref().map(WorldManager::finds_dead_within);
         let longest = informers.chain(manager).max().unwrap_or_default();
-        // Two watches from a lost future may be open one after the other.
-        let watches = 1 + u32::from(self.weather.restores);
+        // Two watches from a lost future may be open one after the other. Without bookmarks, only
+        // the end of the watch after a dead one shows that nothing changed.
+        let watches = 1 + u32::from(self.weather.restores) + u32::from(!self.weather.bookmarks);
         ((longest + BYTES) * watches).max(PAUSE_MAX) + REQUESTS
     }
 

@@ -364,12 +364,13 @@ impl WorldInformer {
         self.waits = Some(self.informer.store().waiters().wait());
     }
 
-    /// Whether the content equals the server's.
+    /// Whether the content equals the server's, and the cache says that it is well.
     pub(super) fn has_converged(&mut self, truth: &Truth) -> Result<bool, BrokenPromise> {
         let content = self.content()?;
         self.position = self.informer.store().resource_version();
         let is_there = self.version() <= truth.version();
-        Ok(is_there && content == truth.at(u64::MAX, self.namespace))
+        let is_equal = is_there && content == truth.at(u64::MAX, self.namespace);
+        Ok(is_equal && self.informer.health().is_ok())
     }
 
     /// Holds each handler's view against the server's state.

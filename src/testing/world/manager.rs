@@ -556,6 +556,9 @@ impl WorldManager {
                 )));
             }
         }
+        if let Err(error) = self.manager.health() {
+            return Ok(Some(format!("its health is bad: {error}")));
+        }
         Ok(self.double_watches().filter(|_| weather.bookmarks))
     }
 

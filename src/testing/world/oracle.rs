@@ -75,7 +75,7 @@ oracles! {
     Stops "stops"
         "A stop ends each part at once, without time passing.";
     Converges "converges"
-        "After the world has healed, each cache equals the server within its bound.";
+        "After the world has healed, each cache equals the server within its bound, and is well.";
     Told "told"
         "After the world has healed, each handler's view equals the server's state.";
     Panics "panics"

@@ -210,6 +210,104 @@ fn b14_what_an_outage_made_bad_stays_bad_until_a_watch_serves() {
     }
 }
 
+/// The end of a watch by its server ends the doubt for an idle limit. An outage that goes on after
+/// it, or was there before it, leaves the doubt again.
+#[test]
+fn b14_an_end_in_an_outage_ends_no_later_doubt() {
+    let known = "start = 130s
+         page 5 = 130s
+         committed = 130s
+         opened = 130s
+         +140s ended = overdue
+         probe-error refused = overdue
+         paused = overdue
+         +60s probe-error refused = overdue
+         paused = overdue";
+    check("bookmarks", &format!("{known}\nprobed 9 = 130s"));
+    check(
+        "bookmarks",
+        &format!(
+            "{known}\n+70s probe-error refused = overdue\npaused = overdue\nprobed 9 = overdue"
+        ),
+    );
+    let unknown = "start = 130s
+         page 5 = 130s
+         committed = opening
+         opened = timeout
+         +640s quiet 640s = overdue
+         probed 9 = overdue
+         opened = overdue
+         +6s ended = overdue
+         probe-error refused = overdue
+         paused = overdue
+         +3600s probe-error refused = overdue
+         paused = overdue
+         probed 9 = overdue";
+    check("", unknown);
+    // A list that is late when it reaches the sink.
+    check(
+        "bookmarks",
+        "start = 130s
+         page 5 = 130s
+         +140s committed = overdue
+         opened = overdue
+         +6s ended eof = overdue
+         probed 9 = overdue",
+    );
+}
+
+/// A proxy cuts each idle watch before the first bookmark, and each probe shows changes.
+#[test]
+fn b14_where_watches_only_break_off_a_list_ends_the_doubt_of_an_outage() {
+    let away = "start = 130s
+         page 5 = 130s
+         committed = 130s
+         opened = 130s
+         +50s ended eof = 80s
+         probe-error refused = 80s
+         paused = 79200ms
+         +140s probe-error refused = overdue
+         paused = overdue
+         probed 6 = overdue
+         opened = overdue
+         +50s ended eof = overdue
+         probed 7 = overdue
+         opened = overdue
+         +50s ended eof = overdue";
+    check(
+        "bookmarks",
+        &format!("{away}\nprobed 8 = overdue\npage 8 = 130s\ncommitted = 130s"),
+    );
+    let again = "committed\nopened\n+50s ended eof\nprobed 9 -> watch 8\nopened\n+50s ended eof
+         probed 10 -> watch 8";
+    let mut stage = Stage::new("bookmarks");
+    for line in super::lines(away) {
+        stage.play(line.split_once(" = ").unwrap().0);
+    }
+    stage.tell("probed 8 -> list 5 limit=0\npage 8").tell(again);
+    stage.core.status().health(stage.now).unwrap();
+}
+
+/// Until the first list, a refusal is an answer that lasts until the next request. A reader may
+/// expedite that one.
+#[test]
+fn b14_a_refusal_counts_no_longer_than_until_the_first_list() {
+    let mut stage = Stage::new("bookmarks");
+    let mut action = stage.play("start");
+    loop {
+        action = if action.starts_with("list") {
+            stage.play("page-error 403 Forbidden")
+        } else if stage.pause_until.unwrap() - stage.now > duration("140s") {
+            break;
+        } else {
+            stage.play("paused")
+        };
+    }
+    stage.tell("+60s demanded\npage 5\ncommitted\nopened");
+    let due = stage.core.status().contact_deadline.unwrap();
+    assert_eq!(due - stage.now, duration("130s"));
+}
+
 /// A probe that finds changes confirms nothing, but its server lives: the next watch has the idle
 /// limit from then on.
 #[test]
