@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<Option<Zeroizing
     };
     let about = file.metadata()?;
     if !about.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is no plain file"));
     }
     let length = usize::try_from(about.len()).unwrap_or(usize::MAX);
     if length > bytes_max {
@@ -112,8 +112,11 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
 }
 
 /// Replaces the file by these pieces. A reader finds the whole old file or the whole new one, even
-/// after a power cut.
+/// after a power cut. A folder, a pipe or a link at the path is somebody's, and stays.
 pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Result<()> {
+    if std::fs::symlink_metadata(path).is_ok_and(|about| !about.is_file()) {
+        return Err(io::Error::other("it is no plain file; move it elsewhere"));
+    }
     let new = beside(path, &unique_name(NEW));
     let written = write(&new, pieces).and_then(|()| {
         if keep_old {

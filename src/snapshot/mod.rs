@@ -181,7 +181,7 @@ impl Snapshot {
     ///
     /// If the file is unusable, [`load_error`](Self::load_error) says why, and the snapshot starts
     /// without it. The first write appends `.unusable` to its name, and a number if such a file
-    /// exists.
+    /// exists. A folder, a pipe or a link at the path stays, and each write fails.
     ///
     /// Until its drop, only this snapshot writes the file: it holds a lock on a file of the same
     /// name plus `.lock`.

@@ -418,6 +418,46 @@ fn a_file_that_cannot_be_used_is_kept_beside_the_new_one() {
     );
 }
 
+/// A folder, a pipe or a link at the file's path is somebody's, and no write moves or replaces it.
+#[test]
+fn what_is_no_plain_file_stays_and_each_write_says_so() {
+    let directory = TempDirectory::new("snapshot-no-file");
+    let (server, path) = left(&directory);
+    let elsewhere = directory.join("elsewhere");
+    let ways: [&dyn Fn(); 2] = [&|| fs::create_dir_all(path.join("deep")).unwrap(), &|| {
+        symlink(&elsewhere, &path).unwrap()
+    }];
+    for before in [true, false] {
+        for way in ways {
+            fs::remove_file(&path).unwrap();
+            if before {
+                way();
+            }
+            let snapshot = Snapshot::open(options(&path)).unwrap();
+            assert_eq!(snapshot.load_error().is_some(), before);
+            if !before {
+                way();
+            }
+            let secrets = manager(&server, ChangeDetection::Watch);
+            snapshot.attach(&secrets).unwrap();
+            secrets.add_reference(&owner(), &key("a"));
+            read(&secrets, "a");
+            let error = snapshot.write_by(soon()).unwrap_err().to_string();
+            let told = format!("{}: it is no plain file; move it elsewhere", path.display());
+            assert!(error.contains(&told), "{error}");
+            drop(snapshot);
+            assert!(!path.is_file());
+            let mut names: Vec<_> = fs::read_dir(&*directory).unwrap().collect();
+            names.retain(|entry| !entry.as_ref().unwrap().path().ends_with("snapshot.lock"));
+            assert_eq!(names.len(), 1, "{names:?}");
+            fs::remove_dir_all(&path)
+                .or_else(|_| fs::remove_file(&path))
+                .unwrap();
+            fs::write(&path, "").unwrap();
+        }
+    }
+}
+
 /// Seen: a folder of that name ended all writes, and the error did not name it.
 #[test]
 fn a_file_of_the_name_for_what_cannot_be_used_is_left_alone_and_blocks_nothing() {
