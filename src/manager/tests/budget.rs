@@ -281,6 +281,24 @@ fn a_limit_of_one_leaves_the_poller() {
     assert_eq!(stage.runs.count(), 0);
 }
 
+/// The refusal is an answer until the next poll, for an object that nobody has.
+#[test]
+fn b14_r4_a_polled_object_that_the_server_refuses_is_answered() {
+    let (answered, failing) = (ObjectState::Forbidden, ObjectState::Refused);
+    for (stage, state) in [(crossed(), answered), (hanging(), failing)] {
+        for attempts in 1..=9 {
+            stage.getter.answer(Err(refused()));
+            until(|| stage.inspect("p").attempts == attempts);
+            stage.clock.advance(INTERVAL);
+        }
+        assert_eq!(stage.inspect("p").state, state);
+        assert_eq!(stage.manager.health().is_ok(), state == answered);
+        // A server that says no more is noticed.
+        stage.clock.advance(MINUTE.saturating_mul(2));
+        stage.manager.health().unwrap_err();
+    }
+}
+
 #[cfg(feature = "testing")]
 mod over_the_fake_server {
     use super::*;

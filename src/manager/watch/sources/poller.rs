@@ -83,6 +83,11 @@ impl Pace {
             limit: part(4).clamp(TTL_LEAST, POLL_LIMIT),
         }
     }
+
+    /// When the server is silent, if it says nothing after `since`.
+    fn late(self, since: Instant) -> Instant {
+        later(since, self.ttl.saturating_add(self.limit))
+    }
 }
 
 impl<K: Object> Poller<K> {
@@ -105,7 +110,7 @@ impl<K: Object> Poller<K> {
             began: None,
             has_failed: false,
             status: ReflectorStatus {
-                contact_deadline: Some(later(now, pace.ttl.saturating_add(pace.limit))),
+                contact_deadline: Some(pace.late(now)),
                 ..ReflectorStatus::default()
             },
             changes: 0,
@@ -210,12 +215,11 @@ impl<K: Object> Poller<K> {
             // A reader that asks meanwhile has the answer that comes.
             poll.soonest = later(began, doubled(None, FIRST_WAIT, pace.interval));
             poll.backoff = None;
-            let late = pace.ttl.saturating_add(pace.limit);
             poll.status = ReflectorStatus {
                 phase: Phase::Listing,
                 synced: true,
                 last_contact: Some(began),
-                contact_deadline: Some(later(began, late)),
+                contact_deadline: Some(pace.late(began)),
                 ..ReflectorStatus::default()
             };
         });
@@ -372,6 +376,10 @@ impl<K: Object> Poll<K> {
         let refusal = status.failures.refusal(FORBIDDEN_GRACE).cloned();
         (status.refusal, status.phase) = (refusal, Phase::BackingOff);
         status.next_attempt = Some(self.due);
+        if status.refusal.is_some() && !status.synced {
+            // The refusal is the answer until the next poll (R4).
+            status.contact_deadline = Some(pace.late(self.due));
+        }
     }
 }
 
