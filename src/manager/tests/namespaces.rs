@@ -9,7 +9,7 @@ use crate::failures::Failures;
 use crate::list_watch::{ObjectEvent, Selection as _};
 use crate::manager::object_manager::counter;
 use crate::manager::watch::entry::ABSENCE_PAUSE;
-use crate::manager::watch::sources::namespace::NamespaceSink;
+use crate::manager::watch::sources::namespace::{CONFIRM_INTERVAL, NamespaceSink};
 use crate::manager::watch::sources::namespace_table::DRAIN_PAUSE;
 use crate::manager::watch::state_machine::WatchInput;
 use crate::manager::watch::writer::Writer;
@@ -604,6 +604,35 @@ fn b14_what_confirms_the_namespace_confirms_its_objects() {
         stage.inspect("a").since_contact.unwrap(),
         std::time::Duration::ZERO
     );
+}
+
+/// Its objects have the watch's own deadline, and its record of failures.
+#[test]
+fn b14_the_objects_of_a_namespace_are_as_healthy_as_its_watch() {
+    let stage = taken_over();
+    let (began, limit) = (stage.clock.now(), super::stage::MINUTE);
+    let mut status = ReflectorStatus {
+        last_contact: Some(began),
+        contact_deadline: began.checked_add(limit),
+        ..opened()
+    };
+    let report = |status: &ReflectorStatus| {
+        stage.runs.write_namespace(0, |sink| sink.report(status));
+    };
+    report(&status);
+    // An event that follows soon shows that the watch may be quiet to its end.
+    stage.clock.advance(CONFIRM_INTERVAL);
+    status.last_contact = Some(stage.clock.now());
+    status.contact_deadline = began.checked_add(limit.saturating_mul(3));
+    report(&status);
+    stage.clock.advance(limit);
+    status.health(stage.clock.now()).unwrap();
+    stage.manager.health().unwrap();
+
+    status.failing = Failures::of(4, Some(began), failed(500, "no watch"));
+    report(&status);
+    status.health(stage.clock.now()).unwrap_err();
+    stage.manager.health().unwrap_err();
 }
 
 /// The counts for metrics: one watch, whatever the number of its objects.

@@ -20,7 +20,7 @@ use crate::sync::{Arc, Mutex, Rank};
 
 /// How often the objects of a namespace learn that the server confirmed them, while they have no
 /// other news. An event of one object confirms all.
-const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a watch is open without an event before it counts as served: some servers cut a watch
 /// at once.
 const PROOF: Duration = Duration::from_secs(1);
@@ -377,13 +377,16 @@ impl<K: Object> NamespaceSink<K> {
         let Some(told) = &self.told else {
             return false;
         };
-        let confirmed = told.last_contact.map(|at| later(at, CONFIRM_INTERVAL));
+        let soon = |at: Option<Instant>| at.map(|at| later(at, CONFIRM_INTERVAL));
+        let (before, deadline) = (told.contact_deadline, status.contact_deadline);
         told.phase == status.phase
             && told.failures.count() == status.failures.count()
+            && told.failing.count() == status.failing.count()
             && told.behind_since == status.behind_since
             && told.next_attempt == status.next_attempt
             && (told.lists, told.watches) == (status.lists, status.watches)
-            && status.last_contact <= confirmed
+            && status.last_contact <= soon(told.last_contact)
+            && (before..=soon(before)).contains(&deadline)
     }
 
     /// Notes an event or a bookmark: the watch is open, and the server serves it.
