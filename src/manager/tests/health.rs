@@ -9,7 +9,7 @@ use super::stage::Stage;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ChangeDetection, ManagerOptions, SecretManager};
 use crate::object::{ObjectKey, Status};
-use crate::reflector::{ReflectorStatus, Sink as _};
+use crate::reflector::{ReflectorOptions, ReflectorStatus, Sink as _};
 use crate::testing::FakeSource;
 
 const LIMIT: Duration = Duration::from_secs(130);
@@ -136,6 +136,20 @@ fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_f
     stage.manager.health().unwrap();
 }
 
+/// Its thread waits for the run before, which hangs in a hook of the program.
+#[test]
+fn b14_a_run_that_does_not_get_going_is_told_of() {
+    let stage = Stage::by_hand();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let limit = ReflectorOptions::default().idle_limit;
+    stage.clock.advance(limit.checked_sub(ROUND).unwrap());
+    stage.manager.health().unwrap();
+    stage.clock.advance(ROUND);
+    let error = stage.manager.health().unwrap_err();
+    assert!(error.to_string().contains("confirmed nothing"), "{error}");
+    assert!(is_overdue(&stage, "s"));
+}
+
 /// B14: an object that is known to be behind the server says so to every reader and to a health
 /// check at once.
 #[test]
@@ -202,6 +216,8 @@ fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
     let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["fixed", "idle"]));
     stage.runs.report("fixed", &confirmed(&stage));
+    // Its thread has begun.
+    stage.runs.report("idle", &ReflectorStatus::default());
     stage
         .runs
         .list("fixed", "10", Some(immutable("fixed", "5")))

@@ -417,8 +417,11 @@ impl<K: Object> WatchEntry<K> {
         &mut self,
         ended: Receiver<Infallible>,
         now: Instant,
+        idle_limit: Duration,
     ) -> (Option<ResourceVersion>, Option<Receiver<Infallible>>) {
         self.status = Self::new_run(now);
+        // Its thread, which reports from then on, may wait for the run before.
+        self.status.contact_deadline = Some(later(now, idle_limit));
         self.began = now;
         (self.known_version(), self.last_run.replace(ended))
     }

@@ -77,7 +77,8 @@ impl<K: Object> Starts<K> {
         let launched = self.with_room(by_name, |owned| {
             let (ended, end) = bounded(0);
             let now = registry.clock().now();
-            let (known, previous) = registry.change(object, |entry| entry.begin_run(end, now));
+            let limit = registry.options.reflector.idle_limit;
+            let (known, previous) = registry.change(object, |it| it.begin_run(end, now, limit));
             let known_version = newest(known, position);
             let start_after = previous.into_iter().chain([owned]).collect();
             self.launch(object, id, (known_version, start_after), Some(ended))
