@@ -116,9 +116,11 @@ fn of_object(status: &ReflectorStatus, began: Instant) -> ReflectorStatus {
     status
 }
 
-fn is_well(status: &ReflectorStatus) -> bool {
-    let failure = status.failures.last().or(status.refusal.as_ref());
-    failure.is_none() && !status.is_behind()
+/// What readers and subscribers see of a status, besides the object: the kind of the failure,
+/// whether the server refuses, and whether the object is behind.
+fn visible(status: &ReflectorStatus) -> (Option<ErrorKind>, bool, bool) {
+    let kind = status.failures.last().map(Error::kind);
+    (kind, status.refusal.is_some(), status.is_behind())
 }
 
 /// The work that is left once the lock is released.
@@ -407,9 +409,9 @@ impl<K: Object> WatchEntry<K> {
     /// Notes that the run of a decision could not start. Returns whether that is news.
     pub(crate) fn refuse_run(&mut self, id: RunId, why: Error) -> (bool, WatchAction) {
         let action = self.act(WatchInput::SpawnFailed(id));
-        let before = self.visible_state();
+        let before = visible(&self.status);
         self.status.failures.end_with(why);
-        (before != self.visible_state(), action)
+        (before != visible(&self.status), action)
     }
 
     /// Begins a new run. Returns the known version (B4) and the end of the run before (OC-23).
@@ -662,6 +664,7 @@ impl<K: Object> WatchEntry<K> {
     /// tells of a failure, and the confirmation is known. Otherwise returns `false`.
     pub(crate) fn keep_up(&mut self, run: RunId, status: &ReflectorStatus) -> bool {
         let is_known = self.machine.is_current(run) && status.last_contact <= self.contact;
+        let is_well = |status| visible(status) == (None, false, false);
         let is_routine = is_known && !self.server_away && is_well(&self.status) && is_well(status);
         if is_routine {
             self.status = of_object(status, self.began);
@@ -675,12 +678,12 @@ impl<K: Object> WatchEntry<K> {
         if !self.machine.is_current(run) {
             return (false, false);
         }
-        let before = self.visible_state();
+        let before = visible(&self.status);
         self.contact = self.contact.max(status.last_contact);
         self.status = of_object(status, self.began);
         let is_away = self.is_server_away() || status.refusal.is_some();
         let was_away = std::mem::replace(&mut self.server_away, is_away);
-        (before != self.visible_state(), was_away && !is_away)
+        (before != visible(&self.status), was_away && !is_away)
     }
 
     /// Takes in the answer of a read past the watch: the object, or that there is none. The read is
@@ -744,13 +747,6 @@ impl<K: Object> WatchEntry<K> {
         self.status.failures = Failures::none_since(self.began);
         self.status.refusal = None;
         self.status.behind_since = None;
-    }
-
-    /// The part of the state that readers and subscribers see besides the object.
-    fn visible_state(&self) -> (Option<ErrorKind>, bool, bool) {
-        let kind = self.failure().map(Error::kind);
-        let denied = self.status.refusal.is_some();
-        (kind, denied, self.status.is_behind())
     }
 
     /// Whether the last failure says that the server cannot be reached, or answers no request.
