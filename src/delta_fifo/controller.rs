@@ -42,6 +42,7 @@ impl<K: Object> Controller<K> {
         mut process: impl FnMut(Deltas<K>, bool) + Send + 'static,
     ) -> Result<Self, Error> {
         let handle = queue.handle();
+        handle.state.lock().ends_with_panic = true;
         let options = options.waiters(handle.waiters());
         let reflector = Reflector::spawn(name, source, writer, options)?;
         let thread = format!("dq-{}", STARTED.fetch_add(1, Ordering::Relaxed));
@@ -56,7 +57,6 @@ impl<K: Object> Controller<K> {
                     Err(error) => {
                         if error.kind() == ErrorKind::Panicked {
                             log::error!("{error}; its controller ends");
-                            queue.fail(error);
                         }
                         break;
                     }

@@ -122,11 +122,6 @@ impl<K: Object> DeltaFifo<K> {
         self.queue.clone()
     }
 
-    /// Ends the consumer with `cause`, which every wait for a sync returns.
-    pub(super) fn fail(&self, cause: Error) {
-        self.queue.state.lock().cause = Some(cause);
-    }
-
     /// Adds the last state to a deletion whose final state does not decode (B12). All earlier
     /// deltas have been processed, so the view shows that state.
     pub(super) fn complete(&self, deltas: &mut Deltas<K>) {
@@ -166,7 +161,7 @@ impl<K: Object> DeltaFifo<K> {
             format_args!("the process function of a {kind} queue"),
             || process(first, more, initial),
         );
-        state.lock().finish();
+        state.lock().finish(result.as_ref().err());
         state.notify_all();
         result
     }

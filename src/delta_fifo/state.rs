@@ -51,6 +51,8 @@ pub(super) struct QueueState<K: Object> {
     /// The writer asks the consumer's view: no entry is taken meanwhile.
     pub(super) paused: bool,
     pub(super) end: QueueEnd,
+    /// A panic of the process function ends the consumer.
+    pub(super) ends_with_panic: bool,
     /// The cause of the consumer's end, unless it was a stop.
     pub(super) cause: Option<Error>,
     pub(super) status: ReflectorStatus,
@@ -70,6 +72,7 @@ impl<K: Object> QueueState<K> {
             processing: None,
             paused: false,
             end: QueueEnd::Open,
+            ends_with_panic: false,
             cause: None,
             status: ReflectorStatus::default(),
             since,
@@ -289,10 +292,13 @@ impl<K: Object> QueueState<K> {
         }
     }
 
-    /// Notes that the taken entries are processed. The count of initial entries falls here, not
-    /// before (RQ-6, RQ-15).
-    pub(super) fn finish(&mut self) {
-        if let (Some((_, entries)), Some(left)) = (self.processing.take(), &mut self.initial) {
+    /// Notes that the processing of the taken entries has ended. The count of initial entries falls
+    /// here, not before (RQ-6, RQ-15), and not with the consumer's end: no wait for it succeeds.
+    pub(super) fn finish(&mut self, panic: Option<&Error>) {
+        let taken = self.processing.take();
+        if let Some(panic) = panic.filter(|_| self.ends_with_panic) {
+            self.cause = Some(panic.clone());
+        } else if let (Some((_, entries)), Some(left)) = (taken, &mut self.initial) {
             *left = left.saturating_sub(entries);
         }
     }

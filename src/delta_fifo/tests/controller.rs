@@ -139,6 +139,23 @@ fn ct_1_a_panic_of_the_process_function_ends_the_controller() {
     assert_eq!(source.open_watches(), 0);
 }
 
+/// CT-1, CT-3: it may panic at the last object of the first list.
+#[test]
+fn ct_1_ct_3_a_first_list_that_the_process_function_panicked_at_is_not_synced() {
+    let source = source(&["a", "b"]);
+    let mut is_last = false;
+    let controller = controller(&source, move |_, _| {
+        assert!(!is_last, "made up");
+        is_last = true;
+    });
+    let queue = controller.queue();
+    let error = queue.wait_until_synced(soon()).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert!(cause.ends_with("panicked: made up"), "{cause}");
+    until(|| controller.is_finished());
+    assert!(!queue.has_synced());
+}
+
 /// A queue that is closed ends its controller once it is drained.
 #[test]
 fn df_17_a_closed_queue_ends_its_controller() {

@@ -205,7 +205,7 @@ pub(super) fn other_thread() -> ThreadId {
 
 /// Ends the processing of the taken entries.
 pub(super) fn finish(queue: &DeltaFifoHandle<ConfigMap>) {
-    queue.state.lock().finish();
+    queue.state.lock().finish(None);
     queue.state.notify_all();
 }
 
