@@ -136,7 +136,7 @@ impl Tls {
         let call = call.within(FILE_WAIT, Limit::File);
         let shared = Arc::clone(&self.shared);
         let look = self.reader.run("reading TLS files", move || {
-            shared.refresh();
+            shared.refresh(&Clock::system());
             Ok(())
         });
         match look.result(&call) {
@@ -237,12 +237,12 @@ impl Tls {
 
 impl TlsReloader {
     /// Reads the files if they may have changed. Blocks for local files.
-    fn refresh(&self) {
+    fn refresh(&self, clock: &Clock) {
         // The next check sees a change after this one.
         let TlsParts { settings, number } = self.current.lock().parts.clone();
         let stamps: Vec<_> = settings.files().map(stamp).collect();
         let stamp = self.hasher.hash_one(stamps);
-        let now = Clock::system().now();
+        let now = clock.now();
         if !self.current.lock().files.may_have_changed(stamp, now) {
             return;
         }
@@ -251,6 +251,8 @@ impl TlsReloader {
             Ok(loaded) => loaded.fingerprint(&self.hasher),
             Err(error) => self.hasher.hash_one(error.to_string()),
         };
+        // What kept them from being read may end, and their stamp stay the same.
+        self.current.lock().files.settled &= loaded.is_ok();
         if mem::replace(&mut self.current.lock().fingerprint, fingerprint) == fingerprint {
             return;
         }
@@ -535,7 +537,9 @@ fn not_pem(origin: &str, error: &pem::Error) -> Error {
 #[cfg(all(test, feature = "ring"))]
 mod tests {
     use super::*;
+    use crate::clock::FakeClock;
     use crate::http::calls::call_context::NamedDeadline;
+    use crate::tests::temp_directory::TempDirectory;
     use crate::worker::StopToken;
 
     fn tls() -> Result<Tls, Error> {
@@ -569,6 +573,30 @@ mod tests {
         }
         tls.use_identity(4, Some(&two)).unwrap();
         assert!(tls.settings().identity.as_ref() == Some(&two));
+    }
+
+    /// The stamp may be that of good content: a process may be out of descriptors meanwhile. Here
+    /// the file behind a link comes back, which the directory of the link does not show.
+    #[test]
+    fn files_that_could_not_be_read_are_read_again_although_they_look_the_same() {
+        let directory = TempDirectory::new("tls-unreadable");
+        let (links, target) = (directory.join("links"), directory.join("ca.crt"));
+        std::fs::create_dir(&links).unwrap();
+        std::os::unix::fs::symlink(&target, links.join("ca.crt")).unwrap();
+        let (clock, tls) = (FakeClock::new(), tls().unwrap());
+        let authorities = Pem::files(None, vec![links.clone()], "authorities");
+        tls.shared.current.lock().parts.settings.authorities = Some(authorities);
+        let look = || {
+            tls.shared.refresh(&Clock::from(clock.clone()));
+            clock.advance(Duration::from_secs(10));
+            tls.settings().authorities.unwrap().bytes.len()
+        };
+        let stamp_before = format!("{:?}", stamp(&links));
+        assert_eq!([look(), look(), look()], [0; 3]);
+        let [one, _] = identities();
+        std::fs::write(&target, one.certificate.bytes.as_slice()).unwrap();
+        assert_eq!(format!("{:?}", stamp(&links)), stamp_before);
+        assert!(look() > 0);
     }
 
     /// A plugin is asked for another one, which costs its time.

@@ -24,8 +24,8 @@ pub(crate) fn stamp(path: &Path) -> impl Hash + PartialEq + fmt::Debug + use<> {
 pub(crate) struct WatchedFiles {
     /// Their stamp, and since when it is the same.
     seen: Option<(u64, Instant)>,
-    /// Whether they were read at a time when a second change would show.
-    settled: bool,
+    /// Whether they were read, and at a time when a second change would show.
+    pub(super) settled: bool,
 }
 
 impl WatchedFiles {
