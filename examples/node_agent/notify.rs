@@ -19,6 +19,9 @@ const SOCKET: &str = "NOTIFY_SOCKET";
 /// How often the agent looks whether all files are there, until they are.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How often it looks once it has told that it is ready.
+const LATE_LOOK: Duration = Duration::from_secs(1);
+
 /// So many of the objects that are missing are named.
 const NAMED_MAX: usize = 5;
 
@@ -31,6 +34,8 @@ pub(crate) struct Notifier {
     /// When it is told that the agent is ready, whatever is missing.
     late: Option<Instant>,
     is_ready: bool,
+    /// It is told that every object is there.
+    is_complete: bool,
 }
 
 impl Notifier {
@@ -58,13 +63,15 @@ impl Notifier {
             watchdog: period.map(|period| (Duration::from_micros(period / 2), now)),
             late: ready_timeout.map(|timeout| later(now, timeout)),
             is_ready: false,
+            is_complete: false,
         })
     }
 
     /// When there is something to tell although nothing came.
     pub(crate) fn next_timer(&self, now: Instant) -> Option<Instant> {
-        let waits = self.socket.is_some() && !self.is_ready;
-        let look = waits.then(|| later(now, LOOK));
+        let waits = self.socket.is_some() && !self.is_complete;
+        let pause = if self.is_ready { LATE_LOOK } else { LOOK };
+        let look = waits.then(|| later(now, pause));
         self.watchdog
             .map(|(_, next)| next)
             .into_iter()
@@ -82,15 +89,17 @@ impl Notifier {
         }
     }
 
-    /// Tells that the agent is ready, once nothing is missing or the time is over.
+    /// Tells that the agent is ready, once nothing is missing or the time is over. What was missing
+    /// then is told of once more, when all of it is there.
     pub(crate) fn look(&mut self, now: Instant, missing: impl FnOnce() -> Vec<String>) {
-        if self.socket.is_none() || self.is_ready {
+        if self.socket.is_none() || self.is_complete {
             return;
         }
         let missing = missing();
-        let status = if missing.is_empty() {
+        self.is_complete = missing.is_empty();
+        let status = if self.is_complete {
             "every object is there".to_owned()
-        } else if self.late.is_some_and(|late| late <= now) {
+        } else if !self.is_ready && self.late.is_some_and(|late| late <= now) {
             let named: Vec<_> = missing.iter().take(NAMED_MAX).map(String::as_str).collect();
             let more = missing.len().saturating_sub(named.len());
             let named = named.join(", ");
@@ -104,8 +113,9 @@ impl Notifier {
         } else {
             return;
         };
-        self.is_ready = true;
-        self.tell(&format!("READY=1\nSTATUS={status}"));
+        let was_ready = std::mem::replace(&mut self.is_ready, true);
+        let ready = if was_ready { "" } else { "READY=1\n" };
+        self.tell(&format!("{ready}STATUS={status}"));
     }
 
     /// Something is read again; [`reloaded`](Self::reloaded) follows.

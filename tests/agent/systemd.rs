@@ -101,6 +101,10 @@ fn at_the_timeout_it_is_ready_and_names_what_is_missing() {
         manager.next(),
         "READY=1\nSTATUS=missing: secret shop/none (NotFound)"
     );
+    server
+        .apply(&objects::secret("shop", "none", "", &[]))
+        .unwrap();
+    assert_eq!(manager.next(), "STATUS=every object is there");
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 
     // A server that is away.
