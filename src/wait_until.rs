@@ -24,6 +24,8 @@ impl Client {
     /// version and how long ago the wait saw it. [`NotSynced`](crate::ErrorKind::NotSynced) if the
     /// server has not answered, with the last failure. `Forbidden` or `NotFound` if the server
     /// refuses the resource or does not know it. `Panicked` if `predicate` panics.
+    /// [`Config`](crate::ErrorKind::Config) if no object can have `key`, as for [`get`](Self::get);
+    /// then nothing is sent.
     ///
     /// # Examples
     ///

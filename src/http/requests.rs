@@ -75,17 +75,33 @@ fn collection(call: &str, resource: &Resource, namespace: Option<&str>) -> Resul
     Ok(path)
 }
 
+/// The path of the objects in `scope`.
+///
+/// # Errors
+///
+/// As [`collection`]; for one object, also as [`get`].
+fn scoped(call: &str, resource: &Resource, scope: &Scope) -> Result<String, Error> {
+    let name = scope.object_name();
+    if scope.lacks_namespace() && resource.is_namespaced() {
+        return Err(no_namespace(resource, name.unwrap_or_default()));
+    }
+    let path = collection(call, resource, scope.namespace_name())?;
+    name.map_or(Ok(()), |name| usable("name", name))?;
+    Ok(path)
+}
+
 /// The path and query of a list of `scope`.
 ///
 /// # Errors
 ///
-/// `Config`, for a namespace that is no path segment, or that the kind does not have.
+/// `Config`, for a namespace that is no path segment, or that the kind does not have. For one
+/// object, as [`get`].
 pub(crate) fn list(
     resource: &Resource,
     scope: &Scope,
     request: &ListRequest,
 ) -> Result<String, Error> {
-    let mut path = collection("list", resource, scope.namespace_name())?;
+    let mut path = scoped("list", resource, scope)?;
     add_selectors(&mut path, scope);
     if request.limit > 0 {
         add(&mut path, "limit", &request.limit.to_string());
@@ -106,13 +122,13 @@ pub(crate) fn list(
 ///
 /// # Errors
 ///
-/// `Config`, for a namespace that is no path segment, or that the kind does not have.
+/// As [`list`].
 pub(crate) fn watch(
     resource: &Resource,
     scope: &Scope,
     request: &WatchRequest,
 ) -> Result<String, Error> {
-    let mut path = collection("watch", resource, scope.namespace_name())?;
+    let mut path = scoped("watch", resource, scope)?;
     add_selectors(&mut path, scope);
     add(&mut path, "watch", "true");
     add(&mut path, VERSION, request.resource_version.as_str());
@@ -175,11 +191,14 @@ pub(crate) fn object(
 pub(crate) fn create(call: &str, resource: &Resource, key: &ObjectKey) -> Result<String, Error> {
     let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
     if namespace.is_none() && resource.is_namespaced() {
-        let (kind, name) = (resource.kind(), key.name());
-        let message = format!("{kind} {name:?}: a namespace is needed");
-        return Err(Error::new(ErrorKind::Config, message));
+        return Err(no_namespace(resource, key.name()));
     }
     collection(call, resource, namespace)
+}
+
+fn no_namespace(resource: &Resource, name: &str) -> Error {
+    let kind = resource.kind();
+    Error::config(format!("{kind} {name:?}: a namespace is needed"))
 }
 
 /// Describes a scope for messages: `secrets in namespace "shop" (metadata.name=db)`.
@@ -214,12 +233,16 @@ fn whole_seconds(duration: Duration) -> u64 {
 }
 
 fn segment(path: &mut String, what: &str, value: &str) -> Result<(), Error> {
-    let usable = !matches!(value, "" | "." | "..") && !value.contains(['/', '%']);
-    if !usable {
-        let message = format!("{value:?} cannot be the {what} of an object");
-        return Err(Error::new(ErrorKind::Config, message));
-    }
+    usable(what, value)?;
     encode(path, value);
+    Ok(())
+}
+
+fn usable(what: &str, value: &str) -> Result<(), Error> {
+    if matches!(value, "" | "." | "..") || value.contains(['/', '%']) {
+        let message = format!("{value:?} cannot be the {what} of an object");
+        return Err(Error::config(message));
+    }
     Ok(())
 }
 

@@ -2,6 +2,9 @@
 
 use super::ObjectKey;
 
+/// The beginning of a selector by name.
+const NAME: &str = "metadata.name=";
+
 /// A field selector, such as `metadata.name=db` or `spec.nodeName=node-1`. Empty selects all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FieldSelector(String);
@@ -14,7 +17,7 @@ impl FieldSelector {
 
     /// Selects the one object of that name.
     pub fn name(name: &str) -> Self {
-        Self(format!("metadata.name={}", escape(name)))
+        Self(format!("{NAME}{}", escape(name)))
     }
 
     /// Selects the pods bound to a node.
@@ -67,6 +70,8 @@ pub struct Scope {
     namespace: Option<String>,
     fields: FieldSelector,
     labels: LabelSelector,
+    /// Whether one object was meant, whose key has no namespace. That is no set of all namespaces.
+    lacks_namespace: bool,
 }
 
 impl Scope {
@@ -83,13 +88,15 @@ impl Scope {
         }
     }
 
-    /// Selects the object with that key, by a field selector on its name.
+    /// Selects the object with that key, by a field selector on its name. The client refuses a
+    /// key without a namespace, unless the kind has none.
     pub fn object(key: &ObjectKey) -> Self {
         let namespace = (!key.namespace().is_empty()).then(|| key.namespace().to_owned());
         Self {
             namespace,
             fields: FieldSelector::name(key.name()),
             labels: LabelSelector::default(),
+            lacks_namespace: key.namespace().is_empty(),
         }
     }
 
@@ -125,7 +132,18 @@ impl Scope {
     /// Whether the scope is one object by its name. A reflector never streams the list of such a
     /// scope.
     pub fn is_one_object(&self) -> bool {
-        self.fields.0.starts_with("metadata.name=") && !self.fields.0.contains(',')
+        self.object_name().is_some()
+    }
+
+    /// The name of the one object, as the selector quotes it.
+    pub(crate) fn object_name(&self) -> Option<&str> {
+        let name = self.fields.0.strip_prefix(NAME)?;
+        (!name.contains(',')).then_some(name)
+    }
+
+    /// Whether one object was meant, whose key has no namespace.
+    pub(crate) fn lacks_namespace(&self) -> bool {
+        self.lacks_namespace
     }
 }
 

@@ -36,6 +36,7 @@ mod streaming;
 mod tls;
 #[cfg(feature = "ring")]
 mod tls_doctor;
+mod unsent;
 mod waits;
 mod watch_budget;
 
