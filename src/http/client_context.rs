@@ -75,13 +75,14 @@ impl ClientContext {
     ///
     /// # Errors
     ///
-    /// As [`Limiter::acquire`].
+    /// As [`Limiter::acquire`], and `Timeout` if the deadline had passed before.
     pub(crate) fn permit(
         &self,
         stop: &StopToken,
         deadline: Deadline,
         urgency: &Urgency,
     ) -> Result<(), Error> {
+        errors::unsent_after(deadline, &self.options.clock, is_retry())?;
         let acquire = || self.limiter.acquire(stop, deadline, urgency);
         self.endpoint.metrics.limited(acquire)
     }

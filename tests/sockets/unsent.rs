@@ -1,14 +1,17 @@
-//! Requests that must not go out: a key that names no object.
+//! Requests that must not go out: a key that names no object, and a deadline that has passed.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use kubecache::clock::{Clock, Deadline};
+use kubecache::http::{Client, Patch, Request as OwnRequest, WriteOptions};
 use kubecache::manager::{ChangeDetection, ManagerOptions, Owner, SecretManager};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::{Error, ErrorKind};
+use serde_json::{Value, json};
 
 use super::server::Server;
-use super::{client, list, watch_from};
+use super::{PATIENCE, client, list, watch_from};
 use crate::support::until;
 
 const KEYS: [(&str, &str); 6] = [
@@ -77,5 +80,73 @@ fn a_manager_refuses_a_key_that_names_no_object_in_each_mode() {
             refused(&error, &format!("{mode:?} {namespace:?} {name:?}"));
         }
     }
+    assert!(!server.has_visitors());
+}
+
+/// Asks in each way.
+fn asked(client: &Client, deadline: Deadline) -> Vec<(&'static str, Error)> {
+    let (key, options) = (ObjectKey::new("shop", "a"), WriteOptions::default());
+    let map: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": "a", "namespace": "shop"}
+    }))
+    .unwrap();
+    let note = Patch::Merge(json!({}));
+    let own = OwnRequest::new("POST", "/api/v1/namespaces/shop/pods/a/eviction");
+    let created = client.create(&map, &options, deadline).map(drop);
+    let replaced = client.replace(&map, &options, deadline).map(drop);
+    let patched = client.patch::<ConfigMap>(&key, &note, &options, deadline);
+    let deleted = client.delete::<ConfigMap>(&key, &Value::Null, &options, deadline);
+    let got = client.get_by::<ConfigMap>(&key, deadline).map(drop);
+    let listed = client.list_by::<ConfigMap>(Scope::namespace("shop"), deadline);
+    vec![
+        ("POST ", created.unwrap_err()),
+        ("PUT ", replaced.unwrap_err()),
+        ("PATCH ", patched.map(drop).unwrap_err()),
+        ("DELETE ", deleted.unwrap_err()),
+        ("POST ", client.send(&own, deadline).map(drop).unwrap_err()),
+        (
+            "POST ",
+            client.stream(&own, deadline).map(drop).unwrap_err(),
+        ),
+        ("GET ", got.unwrap_err()),
+        ("GET ", listed.map(drop).unwrap_err()),
+    ]
+}
+
+#[test]
+fn nothing_is_sent_after_the_deadline() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let now = Clock::system().now();
+    let past = now.checked_sub(Duration::from_secs(60)).unwrap_or(now);
+    for deadline in [Clock::system().after(Duration::ZERO), Deadline::at(past)] {
+        for (method, error) in asked(&client, deadline) {
+            let text = error.to_string();
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{method}: {text}");
+            assert!(text.starts_with(method), "{method}: {text}");
+            let is_told = text.contains("no request was sent: the deadline had passed");
+            assert!(is_told && !text.contains("applied"), "{method}: {text}");
+        }
+    }
+    assert!(!server.has_visitors());
+}
+
+#[test]
+fn nothing_is_sent_on_a_kept_connection_after_the_deadline() {
+    let server = Server::start();
+    let client = client(&server.url());
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| client.send(&OwnRequest::get("/version"), PATIENCE));
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, "{}");
+        asking.join().unwrap().unwrap();
+        let _refused = asked(&client, Clock::system().after(Duration::ZERO));
+        // The next request on this connection is one that may go.
+        let asking = scope.spawn(|| client.send(&OwnRequest::get("/livez"), PATIENCE));
+        assert!(peer.request().line.contains("/livez"));
+        peer.json(200, "{}");
+        asking.join().unwrap().unwrap();
+    });
     assert!(!server.has_visitors());
 }

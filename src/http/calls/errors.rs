@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use k8s_openapi::jiff::{Timestamp, fmt::rfc2822};
 
 use super::interrupt::Interrupt;
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Status, visible};
 use crate::wire::decode_status;
@@ -36,6 +37,26 @@ pub(crate) fn after_silence(first: Option<Duration>, error: Error) -> Error {
     };
     error.with_hint(&format!(
         "on a second connection, after {silence:.1?} of silence on the first"
+    ))
+}
+
+/// Refuses a request whose deadline has passed before its first byte.
+///
+/// # Errors
+///
+/// `Timeout`, which says whether a try was sent before.
+pub(crate) fn unsent_after(deadline: Deadline, clock: &Clock, is_retry: bool) -> Result<(), Error> {
+    if !clock.has_passed(deadline) {
+        return Ok(());
+    }
+    let what = if is_retry {
+        "the request was not sent again"
+    } else {
+        "no request was sent"
+    };
+    Err(Error::new(
+        ErrorKind::Timeout,
+        format!("{what}: the deadline had passed"),
     ))
 }
 
