@@ -251,6 +251,10 @@ impl Agent {
         call: &CallContext,
     ) -> Result<ResponseReader, Error> {
         let (what, sent) = self.ask(endpoint, request, call)?;
+        // Its body may be a secret's value, and is not shown.
+        if sent.response.status() != 200 {
+            return Err(errors::not_200(sent.response.status().as_u16()).of_request(&what));
+        }
         let content_type = sent.header("content-type");
         if !content_type.is_empty() && !content_type.contains("json") {
             return Err(errors::not_json(&sent.redacted(&content_type)).of_request(&what));

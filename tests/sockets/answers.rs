@@ -62,6 +62,39 @@ fn statuses_become_errors_of_their_kind_in_the_servers_own_words() {
     }
 }
 
+/// RS-3: other codes of success say that the answer is not the objects that were asked for. The
+/// text shows nothing of the body, which may be the value of a secret.
+#[test]
+fn a_read_takes_200_alone() {
+    for code in [201, 202, 203, 204, 206, 299] {
+        for is_watch in [false, true] {
+            let server = Server::start();
+            let client = client(&server.url());
+            let error = thread::scope(|scope| {
+                let asking = scope.spawn(|| {
+                    let (source, never) = (secrets(&client), StopToken::never());
+                    if is_watch {
+                        let watch = source.watch(&super::watch_from("1"), &never);
+                        watch.map(drop).unwrap_err()
+                    } else {
+                        list(&*source, &never).map(drop).unwrap_err()
+                    }
+                });
+                let mut peer = server.accept();
+                peer.request();
+                let body = if code == 204 { "" } else { "{\"canary\":1}" };
+                peer.json(code, body);
+                asking.join().unwrap()
+            });
+            let text = error.to_string();
+            assert_eq!(error.kind(), ErrorKind::Protocol, "{text}");
+            let is_told = text.contains(&format!("answered {code} instead of 200"));
+            assert!(is_told && text.contains("/secrets"), "{text}");
+            assert!(!text.contains("canary"), "{text}");
+        }
+    }
+}
+
 /// Neither form of an answer that a request takes: told with the forms and the remedy.
 #[test]
 fn a_server_that_sends_no_form_that_is_asked_for_is_told_of_it() {

@@ -184,6 +184,12 @@ pub(crate) fn not_json(content_type: &str) -> Error {
     not_our_protocol(format!("answered with {content_type:?} {hint}"))
 }
 
+/// Makes the error of another success than the 200 that a read has (RS-3).
+pub(crate) fn not_200(code: u16) -> Error {
+    let hint = "is this a Kubernetes API server?";
+    not_our_protocol(format!("answered {code} instead of 200: {hint}"))
+}
+
 /// Makes the error of a body in an encoding that the request does not accept.
 pub(crate) fn unknown_encoding(encoding: &str) -> Error {
     let hint = "which the request does not accept: is there a proxy that compresses?";
