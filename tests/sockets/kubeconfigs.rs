@@ -8,7 +8,7 @@ use std::thread;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kubecache::ErrorKind;
-use kubecache::http::{Client, Config, Environment, KubeconfigOptions};
+use kubecache::http::{Client, ClientOptions, Config, Environment, KubeconfigOptions};
 use log::{LevelFilter, Log, Metadata, Record};
 use parking_lot::Mutex;
 
@@ -509,4 +509,35 @@ fn a_kubeconfig_out_of_a_pipe_is_never_read_again() {
         assert_eq!(shown, ["Bearer old"]);
         assert!(error.unwrap().contains("the token or password is fixed"));
     }
+}
+
+/// The error has the file and the field, as that of a certificate has.
+#[test]
+fn a_server_name_that_no_certificate_can_carry_is_told_with_its_field() {
+    let directory = TempDirectory::new("tls-server-name");
+    let path = directory.join("config");
+    let text = "current-context: x\n\
+        contexts: [{name: x, context: {cluster: k, user: u}}]\n\
+        clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1', tls-server-name: '..',\
+        insecure-skip-tls-verify: true}}]\n\
+        users: [{name: u, user: {}}]\n";
+    fs::write(&path, text).unwrap();
+    let config = config_at(path.clone());
+    let refused = |config: &Config| {
+        let error = Client::new(config, ClientOptions::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        error.to_string()
+    };
+    let told = refused(&config);
+    let file = format!("{}: ", path.display());
+    let field = "clusters[name=k].cluster.tls-server-name: \"..\" is no name";
+    assert!(told.starts_with(&file) && told.contains(field), "{told}");
+    // The program's own name has no field.
+    let told = refused(&config.with_tls_server_name("."));
+    assert!(told.starts_with("\".\" is no name"), "{told}");
+    let options = KubeconfigOptions::default()
+        .path(path)
+        .tls_server_name("...");
+    let told = refused(&Config::from_kubeconfig(&options).unwrap());
+    assert!(told.starts_with("--tls-server-name: "), "{told}");
 }

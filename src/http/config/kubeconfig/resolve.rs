@@ -176,6 +176,7 @@ fn tls(
         authorities: pem(cluster, "certificate-authority")?,
         insecure_skip_verify: cluster.flag("insecure-skip-tls-verify")?,
         server_name: cluster.text("tls-server-name")?.map(str::to_owned),
+        server_name_field: format!("{}: ", cluster.location("tls-server-name")),
         ..TlsSettings::default()
     };
     // Either option replaces both settings of the cluster, which would contradict it otherwise.
@@ -187,6 +188,7 @@ fn tls(
     }
     if options.server.is_some() || options.tls_server_name.is_some() {
         tls.server_name.clone_from(&options.tls_server_name);
+        "--tls-server-name: ".clone_into(&mut tls.server_name_field);
     }
     Ok(tls)
 }
