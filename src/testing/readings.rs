@@ -48,7 +48,7 @@ fn selector(text: &str) -> Option<String> {
 fn kubeconfig(text: &str) -> Option<String> {
     let config = read_text(text).ok()??;
     let mut reading = String::new();
-    let name = config.tls.server_name.as_deref().unwrap_or_default();
+    let name = config.tls.name();
     let written = write!(reading, "namespace {}\nname {name}\n", config.namespace());
     written.is_ok().then_some(reading)
 }

@@ -71,9 +71,8 @@ pub(crate) struct TlsSettings {
     /// Whether the program set the certificate, so that no other replaces it.
     pub(crate) keeps_identity: bool,
     /// The name the server's certificate must carry, instead of the URL's host.
-    pub(crate) server_name: Option<String>,
-    /// The field of that name, as errors begin: `/home/u/.kube/config: clusters[…].…: `, or empty.
-    pub(crate) server_name_field: String,
+    /// Its field is as errors begin: `/home/u/.kube/config: clusters[…].…: `, or empty.
+    pub(crate) server_name: Option<(String, String)>,
     /// Trust any certificate.
     pub(crate) insecure_skip_verify: bool,
     /// Whether this is about a proxy on the way to the server.
@@ -86,6 +85,11 @@ impl TlsSettings {
         let identity = self.identity.iter();
         let pems = identity.flat_map(|identity| [&identity.certificate, &identity.key]);
         self.authorities.iter().chain(pems)
+    }
+
+    /// The name that was set; empty for the URL's host.
+    pub(crate) fn name(&self) -> &str {
+        self.server_name.as_ref().map_or("", |(name, _)| name)
     }
 
     /// Checks the settings before the first handshake. Blocks for reads of local files.
@@ -107,12 +111,6 @@ impl TlsSettings {
 }
 
 impl Config {
-    /// Expects the server's certificate to carry `name`, instead of the URL's host.
-    pub fn with_tls_server_name(mut self, name: impl Into<String>) -> Self {
-        (self.tls.server_name, self.tls.server_name_field) = (Some(name.into()), String::new());
-        self
-    }
-
     /// Makes a configuration for the server at `url`. The methods below complete it.
     ///
     /// It sends credentials over `http://` too, as client-go's `rest.Config` does. A configuration
@@ -248,6 +246,10 @@ setters! { [] Config;
     /// [page on TLS](crate::manual::tls) has the places.
     with_authorities(pem: impl Into<Vec<u8>>)
         in tls.authorities = Some(Pem::inline(pem.into(), "certificate authorities"));
+
+    /// Expects the server's certificate to carry `name`, instead of the URL's host.
+    with_tls_server_name(name: impl Into<String>)
+        in tls.server_name = Some((name.into(), String::new()));
 
     /// Uses this crypto provider. Default: ring, with the feature `ring`.
     ///

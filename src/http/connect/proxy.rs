@@ -246,7 +246,6 @@ fn tls_of_proxy(config: &Config, url: &ProxyUrl) -> Result<Tls, Error> {
     };
     own.tls.identity = None;
     own.tls.server_name = None;
-    own.tls.server_name_field.clear();
     own.tls.of_proxy = true;
     if let Some(of_server) = &config.tls.authorities {
         let mut both = of_server.loaded()?.bytes.to_vec();

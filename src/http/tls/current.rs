@@ -83,10 +83,8 @@ impl Tls {
             settings.authorities = Some(system_authorities(&config.environment)?);
         }
         let provider = provider(config.provider.as_ref())?;
-        let host = || config.server.name().to_owned();
-        let field = mem::take(&mut settings.server_name_field);
-        let field = settings.server_name.as_ref().map_or("", |_| &field);
-        let name = settings.server_name.get_or_insert_with(host);
+        let host = || (config.server.name().to_owned(), String::new());
+        let (name, field) = settings.server_name.get_or_insert_with(host);
         let server_name = ServerName::try_from(name.clone()).map_err(|error| {
             let why = format!("{field}{name:?} is no name a certificate can carry: {error}");
             Error::config(why)

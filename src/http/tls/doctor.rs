@@ -307,7 +307,7 @@ impl<'a> Case<'a> {
 
     fn wrong_name(&self) -> String {
         let (its, address) = (self.its_certificate(), self.address);
-        let name = self.settings.server_name.as_deref().unwrap_or_default();
+        let name = self.settings.name();
         let own = self.chain.first();
         let (hosts, others) = own.map_or((&[][..], &[][..]), |own| (&own.hosts, &own.other_names));
         let names = list(NAMES_MAX, hosts.iter().chain(others).cloned());
@@ -391,7 +391,7 @@ impl<'a> Case<'a> {
             ),
             _ if alert == AlertDescription::ProtocolVersion => self.old_version(),
             _ if alert == AlertDescription::UnrecognisedName => {
-                let name = self.settings.server_name.as_deref().unwrap_or_default();
+                let name = self.settings.name();
                 format!(
                     "{peer} has no certificate for \"{name}\": correct the name in {address}, or \
                      tls-server-name ({told})"
@@ -638,7 +638,7 @@ mod tests {
     #[test]
     fn what_a_proxy_does_is_not_blamed_on_the_server() {
         let settings = TlsSettings {
-            server_name: Some("proxy.test".to_owned()),
+            server_name: Some(("proxy.test".to_owned(), String::new())),
             of_proxy: true,
             ..TlsSettings::default()
         };
@@ -688,7 +688,7 @@ mod tests {
     #[test]
     fn a_failure_is_told_in_words() {
         let settings = TlsSettings {
-            server_name: Some("api.test".to_owned()),
+            server_name: Some(("api.test".to_owned(), String::new())),
             authorities: Some(Pem::inline(Vec::new(), "ca.crt")),
             ..TlsSettings::default()
         };

@@ -425,7 +425,7 @@ fn what_is_no_plain_file_stays_and_each_write_says_so() {
     let (server, path) = left(&directory);
     let elsewhere = directory.join("elsewhere");
     let ways: [&dyn Fn(); 2] = [&|| fs::create_dir_all(path.join("deep")).unwrap(), &|| {
-        symlink(&elsewhere, &path).unwrap()
+        symlink(&elsewhere, &path).unwrap();
     }];
     for before in [true, false] {
         for way in ways {

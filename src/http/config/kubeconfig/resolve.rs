@@ -111,7 +111,7 @@ fn add_plugin(
     };
     let cluster_info = ClusterInfo {
         server: server.unwrap_or_default().to_owned(),
-        tls_server_name: config.tls.server_name.clone(),
+        tls_server_name: config.tls.server_name.clone().map(|(name, _)| name),
         insecure_skip_verify: config.tls.insecure_skip_verify,
         authorities: config.tls.authorities.clone(),
         proxy_url: cluster.text("proxy-url")?.map(str::to_owned),
@@ -172,11 +172,14 @@ fn tls(
     options: &KubeconfigOptions,
     environment: &Environment,
 ) -> Result<TlsSettings, Error> {
+    let name = cluster.text("tls-server-name")?;
     let mut tls = TlsSettings {
         authorities: pem(cluster, "certificate-authority")?,
         insecure_skip_verify: cluster.flag("insecure-skip-tls-verify")?,
-        server_name: cluster.text("tls-server-name")?.map(str::to_owned),
-        server_name_field: format!("{}: ", cluster.location("tls-server-name")),
+        server_name: name.map(|name| {
+            let field = cluster.location("tls-server-name");
+            (name.to_owned(), format!("{field}: "))
+        }),
         ..TlsSettings::default()
     };
     // Either option replaces both settings of the cluster, which would contradict it otherwise.
@@ -187,8 +190,8 @@ fn tls(
             given.map(|path| Pem::file(environment.at(path), "--certificate-authority"));
     }
     if options.server.is_some() || options.tls_server_name.is_some() {
-        tls.server_name.clone_from(&options.tls_server_name);
-        "--tls-server-name: ".clone_into(&mut tls.server_name_field);
+        let name = options.tls_server_name.clone();
+        tls.server_name = name.map(|name| (name, "--tls-server-name: ".to_owned()));
     }
     Ok(tls)
 }

@@ -88,10 +88,7 @@ fn of_a_list_the_first_file_that_names_something_wins_whole() {
         "second.yaml's cluster of that name counts for nothing"
     );
     assert!(config.tls.insecure_skip_verify);
-    assert_eq!(
-        config.tls.server_name.as_deref(),
-        Some("kubernetes.default")
-    );
+    assert_eq!(config.tls.name(), "kubernetes.default");
 
     let crossed = Config::infer_from(&at_context("crossed"), &environment).unwrap();
     assert_eq!(crossed.server_url(), "http://127.0.0.1:8080/base");

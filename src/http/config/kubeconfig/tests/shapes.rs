@@ -72,10 +72,7 @@ fn a_kubeconfig_of_a_company_merges_settings_and_names_its_proxy() {
         "Url(ProxyUrl { url: \"http://proxy.corp.example:3128\", .. })"
     );
     assert!(!outer.compression);
-    assert_eq!(
-        outer.tls.server_name.as_deref(),
-        Some("kubernetes.dmz.corp.example")
-    );
+    assert_eq!(outer.tls.name(), "kubernetes.dmz.corp.example");
     assert_eq!(
         read(outer.tls.authorities.as_ref()),
         "not really a certificate"
