@@ -8,7 +8,9 @@ mod visible;
 pub(crate) use derives::{clone_of, debug_of, default_of};
 pub use status::{Reason, Status};
 pub use visible::visible;
+use visible::visible_lines;
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -140,12 +142,13 @@ impl Error {
     /// Makes the error of an object that does not exist, in the API's words: `secret "db" not
     /// found`.
     pub fn not_found(resource: &str, name: &str) -> Self {
-        let text = format!("{resource} \"{name}\" not found");
+        let text = format!("{} \"{}\" not found", visible(resource), visible(name));
         Self::new(ErrorKind::NotFound, text)
     }
 
     /// Makes the error of an object without references, in the kubelet's words.
     pub fn not_registered(namespace: &str, name: &str) -> Self {
+        let (namespace, name) = (visible(namespace), visible(name));
         let text = format!("object \"{namespace}\"/\"{name}\" not registered");
         Self::new(ErrorKind::NotRegistered, text)
     }
@@ -201,7 +204,7 @@ impl Error {
 
     /// Names the request as its caller knows it, instead of its earlier name.
     pub(crate) fn asked_as(self, request: &str) -> Self {
-        self.map(|inner| request.clone_into(&mut inner.request))
+        self.map(|inner| inner.request = visible(request).into_owned())
     }
 
     /// The text without the request, for another error of the same request.
@@ -288,11 +291,16 @@ impl Error {
 }
 
 impl Inner {
+    /// Only the message's own line breaks are left of its control characters.
     fn new(kind: ErrorKind, message: String) -> Self {
+        let shown = match visible_lines(&message) {
+            Cow::Owned(shown) => Some(shown),
+            Cow::Borrowed(_) => None,
+        };
         Self {
             kind,
             request: String::new(),
-            message,
+            message: shown.unwrap_or(message),
             status: None,
             retry_after: None,
             source: None,
@@ -326,6 +334,37 @@ impl StdError for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a pod, a server or a program named forges no line and moves no cursor.
+    #[test]
+    fn no_text_of_an_error_has_a_control_character_of_a_name() {
+        use crate::failures::Failures;
+
+        let evil = "db\nERROR all is lost\u{1b}[31m";
+        let now = crate::clock::Clock::system().now();
+        let last = Error::not_found("secret", evil);
+        let mut failures = Failures::none_since(now);
+        let silent = failures.timed_out(evil, now);
+        failures.add(last.clone(), now, now);
+        let plain = Error::new(ErrorKind::Api, "plain");
+        let rows = [
+            (last, 0),
+            (Error::not_registered(evil, evil), 0),
+            (plain.clone().of_request(evil), 0),
+            (plain.asked_as(evil), 0),
+            (Error::from_status(Status::new(500, evil)), 0),
+            // The lines of these are the crate's own.
+            (silent, 1),
+            (failures.not_synced(evil, now), 1),
+            (Error::new(ErrorKind::Api, "\u{1b}one\n\u{7}two\r"), 1),
+        ];
+        for (error, lines) in rows {
+            let text = error.to_string();
+            let controls: Vec<_> = text.chars().filter(|char| char.is_control()).collect();
+            assert_eq!(controls, vec!['\n'; lines], "{text:?}");
+            assert!(!text.contains("\nERROR"), "{text:?}");
+        }
+    }
 
     #[test]
     fn an_error_is_one_pointer() {

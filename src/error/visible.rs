@@ -17,12 +17,21 @@ use std::borrow::Cow;
 /// assert_eq!(visible("plain \"text\", ünïcode"), "plain \"text\", ünïcode");
 /// ```
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_obeyed) {
+    escaped(text, is_obeyed)
+}
+
+/// The same for a text whose line breaks are its own.
+pub(super) fn visible_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |char| char != '\n' && is_obeyed(char))
+}
+
+fn escaped(text: &str, is_hidden: fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len().saturating_add(16));
     for char in text.chars() {
-        if is_obeyed(char) {
+        if is_hidden(char) {
             shown.extend(char.escape_default());
         } else {
             shown.push(char);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use log::Level;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, visible};
 use crate::sync::{Arc, Mutex, Rank};
 
 /// How long repeats of a cause are left out after a logged one.
@@ -81,8 +81,8 @@ impl FailureLog {
         FailureReporter {
             log: self.clone(),
             target,
-            name: name.to_owned(),
-            resource: resource.to_owned(),
+            name: visible(name).into_owned(),
+            resource: visible(resource).into_owned(),
             group: group.into(),
             present: None,
             failures: 0,
@@ -121,7 +121,7 @@ impl FailureReporter {
     /// Logs another message with the same fields.
     pub(crate) fn note(&self, level: Level, text: &str) {
         let (resource, name) = (self.resource.as_str(), self.name.as_str());
-        log::log!(target: self.target, level, resource, name; "{text}");
+        log::log!(target: self.target, level, resource, name; "{}", visible(text));
     }
 
     fn fail(&mut self, kind: ErrorKind, now: Instant) -> FailureLine {
@@ -226,6 +226,15 @@ mod tests {
 
     fn warnings(levels: &[Level]) -> usize {
         levels.iter().filter(|level| **level == Level::Warn).count()
+    }
+
+    #[test]
+    fn the_fields_of_a_line_forge_no_other_line() {
+        let evil = "db\nERROR all is lost\u{1b}[31m";
+        let reporter = FailureLog::default().reporter("kubecache::tests", "secret", evil, evil);
+        for field in [&reporter.name, &reporter.resource] {
+            assert!(!field.contains(char::is_control), "{field:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ pub(crate) use failure_log::{FailureLog, FailureReporter};
 
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, visible};
 
 /// The record of failed attempts since the last success. The default is empty.
 ///
@@ -121,6 +121,7 @@ impl Failures {
     /// causes.
     #[must_use]
     pub fn not_synced(&self, resource: &str, now: Instant) -> Error {
+        let resource = visible(resource);
         let text = format!("failed to sync {resource} cache: timed out waiting for the condition");
         self.explain(ErrorKind::NotSynced, text, now)
     }
@@ -129,7 +130,7 @@ impl Failures {
     /// causes.
     #[must_use]
     pub fn timed_out(&self, what: &str, now: Instant) -> Error {
-        let text = format!("timed out waiting for {what}");
+        let text = format!("timed out waiting for {}", visible(what));
         self.explain(ErrorKind::Timeout, text, now)
     }
 

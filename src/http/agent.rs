@@ -384,8 +384,6 @@ impl Agent {
             let credential = endpoint.credential(call);
             let credential =
                 credential.inspect_err(|_none| endpoint.metrics.sent(None, is_retry))?;
-            // The wait for a slot or for credentials may have taken the time.
-            errors::unsent_after(call.whole.deadline, &Clock::system(), is_retry)?;
             let head = head(endpoint, request, credential.as_deref(), what)?;
             let begun = Clock::system().now();
             let mut trying = self.limited(endpoint, request, call, second_try.is_some());

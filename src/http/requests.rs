@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, visible};
 use crate::list_watch::{ListRequest, VersionMatch, WatchRequest};
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope};
 use crate::wire::Trim;
@@ -212,7 +212,7 @@ pub(crate) fn describe(resource: &Resource, scope: &Scope) -> String {
         scope.label_selector().as_str(),
     ] {
         if !selector.is_empty() {
-            push(&mut text, format_args!(" ({selector})"));
+            push(&mut text, format_args!(" ({})", visible(selector)));
         }
     }
     text

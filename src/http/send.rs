@@ -320,7 +320,7 @@ impl Client {
     /// once more with renewed credentials. Apart from that, it never sends a request twice that may
     /// change something. It repeats no request after a wait:
     /// [`Error::retry_after`](crate::Error::retry_after) is how long the server asks to wait. If
-    /// `deadline` has passed before the first byte, nothing is sent, and the error says so.
+    /// `deadline` has passed before the call, nothing is sent, and the error says so.
     ///
     /// # Errors
     ///

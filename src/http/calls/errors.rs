@@ -40,7 +40,7 @@ pub(crate) fn after_silence(first: Option<Duration>, error: Error) -> Error {
     ))
 }
 
-/// Refuses a request whose deadline has passed before its first byte.
+/// Refuses a request whose deadline has passed before it asks for its turn.
 ///
 /// # Errors
 ///

@@ -70,8 +70,8 @@ pub(crate) struct TlsSettings {
     pub(crate) identity: Option<ClientIdentity>,
     /// Whether the program set the certificate, so that no other replaces it.
     pub(crate) keeps_identity: bool,
-    /// The name the server's certificate must carry, instead of the URL's host.
-    /// Its field is as errors begin: `/home/u/.kube/config: clusters[…].…: `, or empty.
+    /// The name the server's certificate must carry, instead of the URL's host, and the beginning
+    /// of errors about it: `/home/u/.kube/config: clusters[…].tls-server-name: `, or nothing.
     pub(crate) server_name: Option<(String, String)>,
     /// Trust any certificate.
     pub(crate) insecure_skip_verify: bool,

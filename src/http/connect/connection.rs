@@ -13,7 +13,6 @@ use super::super::tls::speaks_tls;
 use super::buffers::{GrowingBuffers, UNREAD_BYTES_MAX};
 use super::byte_stream::ByteStream;
 use super::session::Session;
-use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, debug_of};
 
 /// The first byte of a TLS alert. No answer of HTTP begins with it.
@@ -80,10 +79,6 @@ impl Connection {
 
     fn send(&mut self, amount: usize) -> Result<(), Interrupt> {
         call_context::current(|call| {
-            // The connection may have taken the caller's time: then the request does not begin.
-            if call.bytes_out == 0 && Clock::system().has_passed(call.whole.deadline) {
-                return Err(Interrupt::Limit(call.whole.limit));
-            }
             call.use_socket(self.stream.socket());
             Ok(())
         })?;
