@@ -110,7 +110,7 @@ impl ListerWatcher<ConfigMap> for Called {
         Ok(ListPage {
             resource_version: ResourceVersion::from("1"),
             continue_token: None,
-            unselected: 0,
+            ..ListPage::default()
         })
     }
 

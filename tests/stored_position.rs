@@ -171,8 +171,6 @@ fn a_server_that_fails_at_first_does_not_cost_the_position() {
     );
 }
 
-/// The first watch was refused in the meantime: the list that follows is the server's, not the
-/// stored one again.
 /// The reflector reports its contact only after the list is there.
 #[test]
 fn a_position_is_there_as_soon_as_the_list_is() {
@@ -225,6 +223,36 @@ fn a_store_that_has_set_an_object_aside_has_no_position() {
     assert!(store.position().is_none());
 }
 
+/// Nothing of it is confirmed anew, unless the server still has its version. Else a program that
+/// restarts often would never see how old its content is.
+#[test]
+fn a_cache_that_begins_with_a_position_is_as_old_as_that() {
+    let minute = Duration::from_secs(60);
+    for changes in [true, false] {
+        let mut restart = Restart::new();
+        if !changes {
+            restart.version = restart.server.version().to_string().into();
+        }
+        restart.taken -= 2 * minute;
+        restart
+            .server
+            .fail_next(RequestKind::Watch, SourceFault::Hang);
+        let source = restart.position().over(Arc::new(restart.server.clone()));
+        let informer = SharedInformer::new(source, InformerOptions::default());
+        informer.start().unwrap();
+        restart.server.wait_for_requests(2);
+        let store = informer.store();
+        let age = store.status().age(Clock::system().now()).unwrap();
+        let taken = store.position().unwrap().taken();
+        assert_eq!(age >= 2 * minute, changes, "{age:?}");
+        assert_eq!(taken < restart.taken + minute, changes, "{taken:?}");
+        // The watch has the idle limit to bring a sign of life.
+        informer.health().unwrap();
+    }
+}
+
+/// The first watch was refused in the meantime: the list that follows is the server's, not the
+/// stored one again.
 #[test]
 fn a_position_is_used_once() {
     let restart = Restart::new();

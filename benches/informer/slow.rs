@@ -40,7 +40,7 @@ impl ListerWatcher<ConfigMap> for Socket {
         Ok(ListPage {
             resource_version: ResourceVersion::from("1"),
             continue_token: None,
-            unselected: 0,
+            ..ListPage::default()
         })
     }
 

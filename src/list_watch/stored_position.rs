@@ -25,8 +25,9 @@ const AGE_MAX: Duration = Duration::from_secs(3 * 60);
 /// The source lists as usual if the position is older than [`age_max`](Self::age_max). So it does
 /// if the position is in the server's future (a restored backup), or has left its history (`410`).
 ///
-/// Until the watch has delivered the later changes, readers see objects of the position's age. A
-/// first list from a server's cache may be as old. Use
+/// Until the watch has delivered the later changes, readers see objects of the position's age, and
+/// the [age](crate::reflector::ReflectorStatus::age) of the cache says so. A first list from a
+/// server's cache may be as old. Use
 /// [`Store::wait_until_at_least`](crate::store::Store::wait_until_at_least) for more.
 ///
 /// # Examples
@@ -150,12 +151,12 @@ impl<K: Object> SourceFromPosition<K> {
     /// The position for a first list, unless the server does not have it yet.
     ///
     /// A watch from a version in the future is silent until the server gets there, and what changed
-    /// before is never sent.
+    /// before is never sent. At the present version nothing changed, so the objects have no age.
     fn usable(
         &self,
         request: &ListRequest,
         stop: &StopToken,
-    ) -> Result<Option<StoredPosition<K>>, Error> {
+    ) -> Result<Option<(StoredPosition<K>, Duration)>, Error> {
         let is_first =
             request.resource_version == ResourceVersion::any() && request.continue_token.is_none();
         if !is_first || !self.has_position() {
@@ -168,10 +169,14 @@ impl<K: Object> SourceFromPosition<K> {
         };
         let server = self.source.list(&probe, stop, &mut |_| ())?;
         let position = self.position.lock().take();
-        Ok(position.filter(|position| {
+        Ok(position.and_then(|position| {
             let at_server = &server.resource_version;
-            let order = at_server.numeric_order(&position.resource_version);
-            order.is_some_and(Ordering::is_ge)
+            let age = match at_server.numeric_order(&position.resource_version)? {
+                Ordering::Less => return None,
+                Ordering::Equal => Duration::ZERO,
+                Ordering::Greater => position.taken.elapsed().unwrap_or_default(),
+            };
+            Some((position, age))
         }))
     }
 }
@@ -183,7 +188,7 @@ impl<K: Object> ListerWatcher<K> for SourceFromPosition<K> {
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
-        let Some(position) = self.usable(request, stop)? else {
+        let Some((position, age)) = self.usable(request, stop)? else {
             return self.source.list(request, stop, each);
         };
         for object in position.objects {
@@ -191,6 +196,7 @@ impl<K: Object> ListerWatcher<K> for SourceFromPosition<K> {
         }
         Ok(ListPage {
             resource_version: position.resource_version,
+            age,
             ..ListPage::default()
         })
     }

@@ -2,7 +2,6 @@
 //! plain readers find at once, and requested from the server.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::cached::{Cached, ReadyObject};
@@ -116,7 +115,7 @@ pub(crate) struct Registry<K: Object, S> {
     /// The newest version that the server gave for this kind.
     newest: Mutex<ResourceVersion>,
     /// The objects that an earlier process knew.
-    seeds: OnceLock<Box<dyn SeedSource<K>>>,
+    seeds: Mutex<Option<Arc<dyn SeedSource<K>>>>,
 }
 
 impl<K: Object, S: EntryState<K>> Registry<K, S> {
@@ -134,7 +133,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
             getter,
             kind,
             newest: Mutex::ranked(Rank::NEWEST, ResourceVersion::any()),
-            seeds: OnceLock::new(),
+            seeds: Mutex::ranked(Rank::SEEDS, None),
         })
     }
 
@@ -256,7 +255,9 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
 
     /// Reports a seed that has ended, and drops the leftovers of a change.
     fn settle(&self, entry: &ObjectEntry<S>, left: Leftovers<K>) {
-        if let (Some((_, end)), Some(seeds)) = (&left.seed, self.seeds.get()) {
+        if let Some((_, end)) = &left.seed
+            && let Some(seeds) = self.seeds()
+        {
             seeds.ended(&entry.key, *end);
         }
         drop(left);
@@ -288,9 +289,13 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         settled.collect()
     }
 
+    fn seeds(&self) -> Option<Arc<dyn SeedSource<K>>> {
+        self.seeds.lock().clone()
+    }
+
     /// Seeds a new entry with its object as an earlier process knew it.
     pub(crate) fn sow(&self, entry: &ObjectEntry<S>) {
-        let Some(seeds) = self.seeds.get() else {
+        let Some(seeds) = self.seeds() else {
             return;
         };
         let Some(seed) = seeds.look(&entry.key, self.clock()) else {
@@ -471,10 +476,16 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
 
 #[cfg(feature = "snapshot")]
 impl<K: Object, S: EntryState<K>> KeptObjects<K> for Registry<K, S> {
-    fn seed_from(&self, seeds: Box<dyn SeedSource<K>>) -> Result<(), Error> {
-        let is_first = self.seeds.set(seeds).is_ok();
-        let error = || Error::config(format!("{} has a snapshot already", cache_name::<K>()));
-        is_first.then_some(()).ok_or_else(error)
+    fn seed_from(
+        &self,
+        seeds: Arc<dyn SeedSource<K>>,
+    ) -> Result<Option<Arc<dyn SeedSource<K>>>, Error> {
+        let mut held = self.seeds.lock();
+        if held.as_ref().is_some_and(|before| !before.is_over()) {
+            let text = format!("{} has a snapshot already", cache_name::<K>());
+            return Err(Error::config(text));
+        }
+        Ok(held.replace(seeds))
     }
 
     fn kept(&self) -> Vec<KeptObject<K>> {

@@ -36,11 +36,15 @@ pub(crate) trait ReferencedObjects: Send + Sync {
 #[cfg(feature = "snapshot")]
 pub(crate) trait KeptObjects<K: Object>: ReferencedObjects {
     /// Answers readers from these seeds until the server has answered, for references from now on.
+    /// Returns those before, which the caller drops under no lock.
     ///
     /// # Errors
     ///
-    /// `Config` if it does so already.
-    fn seed_from(&self, seeds: Box<dyn SeedSource<K>>) -> Result<(), Error>;
+    /// `Config` if it does so already, and those are not over.
+    fn seed_from(
+        &self,
+        seeds: Arc<dyn SeedSource<K>>,
+    ) -> Result<Option<Arc<dyn SeedSource<K>>>, Error>;
 
     /// The objects in memory, and the seeds of those that the server has not answered for.
     fn kept(&self) -> Vec<KeptObject<K>>;

@@ -42,8 +42,9 @@ pub struct ReflectorStatus {
     /// Whether a list of this run has reached the sink.
     pub synced: bool,
     /// When the server last confirmed the content: by a whole event or bookmark of a watch, or by
-    /// an answered list, which counts from its request. An opened watch, blank lines, the bytes of
-    /// an incomplete event and a probe that shows changes confirm nothing.
+    /// an answered list, which counts from its request, less the age of a stored one. An opened
+    /// watch, blank lines, the bytes of an incomplete event and a probe that shows changes confirm
+    /// nothing.
     pub last_contact: Option<Instant>,
     /// Since when the content is known to be behind the server: its version expired, a change was
     /// lost, or a necessary list failed. `None` before the first list, and once a list has reached
@@ -123,7 +124,7 @@ impl ReflectorStatus {
     /// The failures for a caller that has waited for the first sync since `began`, with the
     /// reflector's activity at `now`.
     pub(crate) fn failures_of_wait(&self, began: Instant, now: Instant) -> Failures {
-        if !self.failures.has_begun() {
+        if self.phase == Phase::Starting && !self.failures.has_begun() {
             let phase = "no reflector has begun to fill it".to_owned();
             return Failures::default().in_phase(Some(phase));
         }

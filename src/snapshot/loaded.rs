@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::sync::Weak;
 
 use super::content::Parts;
 use super::difference::SnapshotDifference;
@@ -47,7 +48,8 @@ impl Loaded {
 
 /// The seeds of one manager.
 pub(super) struct Seeds<K> {
-    pub(super) loaded: Arc<Loaded>,
+    /// It is there until the snapshot ends.
+    pub(super) loaded: Weak<Loaded>,
     pub(super) on_difference: Option<Hook<SnapshotDifference>>,
     pub(super) of: PhantomData<fn() -> K>,
 }
@@ -56,7 +58,8 @@ impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
     fn look(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<K>> {
         let kind = kind_of::<K>();
         let kept = {
-            let parts = self.loaded.0.lock();
+            let loaded = self.loaded.upgrade()?;
+            let parts = loaded.0.lock();
             parts.get(&kind)?.objects.get(key).map(Arc::clone)
         }?;
         let decode = || decode_object::<K>(&kept.json, &DecodeOptions::default(), &mut 0);
@@ -81,9 +84,14 @@ impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
 
     fn claim(&self, key: &ObjectKey) -> Option<Arc<dyn Any + Send + Sync>> {
         let kind = kind_of::<K>();
-        let mut parts = self.loaded.0.lock();
-        let kept = parts.get_mut(&kind)?.objects.remove(key)?;
-        Some(kept)
+        let loaded = self.loaded.upgrade()?;
+        let kept = loaded.0.lock().get_mut(&kind)?.objects.remove(key)?;
+        // The last pointer to the rest would free it under the entry's lock.
+        Some(Arc::new((kept, loaded)))
+    }
+
+    fn is_over(&self) -> bool {
+        self.loaded.strong_count() == 0
     }
 
     fn ended(&self, key: &ObjectKey, end: SeedEnd) {

@@ -101,7 +101,8 @@ pub struct SnapshotStatus {
 /// The content of managers in a sealed file.
 ///
 /// A drop writes once more, which blocks on the disk, and joins the thread. It waits less than a
-/// second for the key. Until then the snapshot keeps the attached managers' content in memory.
+/// second for the key. Until then the snapshot keeps the attached managers' content in memory. From
+/// then on no reader gets an object of the file anew, and a manager may get another snapshot.
 ///
 /// # Examples
 ///
@@ -264,8 +265,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// `Config`: the manager keeps no objects (`Get`), it has a snapshot already, or the snapshot
-    /// has a manager of this kind.
+    /// `Config`: the manager keeps no objects (`Get`), it has another snapshot that was not
+    /// dropped, or the snapshot has a manager of this kind.
     pub fn attach<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Result<(), Error> {
         let why = "no snapshot of a manager with the strategy Get: it keeps no objects";
         let objects = manager.kept_objects().ok_or_else(|| Error::config(why))?;
@@ -275,12 +276,14 @@ impl Snapshot {
             let why = format!("the snapshot has a manager of {kind} already");
             return Err(Error::config(why));
         }
-        objects.seed_from(Box::new(Seeds {
-            loaded: Arc::clone(&self.core.loaded),
+        let before = objects.seed_from(Arc::new(Seeds {
+            loaded: Arc::downgrade(&self.core.loaded),
             on_difference: self.core.options.on_difference.clone(),
             of: PhantomData,
         }))?;
         all.push(Arc::new(AttachedManager { kind, objects }));
+        drop(all);
+        drop(before);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The mutation cache: overlays a store with the program's own writes until the watch has brought
 //! them (MX-4).
 
+use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -154,7 +155,12 @@ impl<K: Object> MutationCache<K> {
     /// Returns how many own writes the cache still shows, because the store has not caught up with
     /// them.
     pub fn pending(&self) -> usize {
-        self.own.lock().len()
+        let writes = self.writes();
+        let is_pending = |state: &StoreContent<K>| {
+            let pending = writes.iter().filter(|write| !write.is_past(state));
+            pending.count()
+        };
+        self.store.look(is_pending)
     }
 
     /// Returns the object of that name, in the state of the program's own write if the store has
@@ -301,7 +307,9 @@ impl<K: Object> Write<K> {
         let held = held.map(|held| held.item.identity());
         if self.object.is_none() {
             // An older state of the object, or of an earlier one of that name.
-            return held.is_some_and(|(uid, by)| *uid == *self.uid || !self.is_reached(by));
+            return held.is_some_and(|(uid, by)| {
+                *uid == *self.uid || self.order_of(by) == Some(Ordering::Less)
+            });
         }
         let is_there = held.is_some_and(|(_, by)| self.is_reached(by));
         !is_there && !self.is_reached(store.guard.position().as_str())
@@ -315,8 +323,11 @@ impl<K: Object> Write<K> {
     }
 
     fn is_reached(&self, by: &str) -> bool {
-        let order = numeric_order(by, self.version.as_str());
-        order.is_some_and(std::cmp::Ordering::is_ge)
+        self.order_of(by).is_some_and(Ordering::is_ge)
+    }
+
+    fn order_of(&self, version: &str) -> Option<Ordering> {
+        numeric_order(version, self.version.as_str())
     }
 
     /// Whether this write came after `before`, as far as the two tell.

@@ -176,21 +176,32 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     ///
-    /// `NotSynced` at the deadline; the server's refusal (`Forbidden`); `Stopped` when nothing will
-    /// change the store any more. `Config` at once if the source made the version of the content
-    /// itself ([`is_local`](ResourceVersion::is_local)): no server's version compares with it.
+    /// `NotSynced` at the deadline, with the version of the content; the server's refusal
+    /// (`Forbidden`); `Stopped` when nothing will change the store any more. `Config` at once if
+    /// `version` is not a number, because no cache compares with it, or if the source made the
+    /// version of the content itself ([`is_local`](ResourceVersion::is_local)).
     pub fn wait_until_at_least(
         &self,
         version: &ResourceVersion,
         deadline: impl IntoDeadline,
     ) -> Result<(), Error> {
         let deadline = deadline.into_deadline(self.clock());
+        let has_order = version.numeric_order(version).is_some();
+        if !has_order && !version.is_empty() && !version.is_local() {
+            let text = format!(
+                "waiting for version {:?}: it is not a number; pass metadata.resourceVersion of \
+                 what the server answered",
+                version.as_str()
+            );
+            return Err(Error::new(ErrorKind::Config, text));
+        }
         let is_there = |state: &StoreContent<K>| {
             state.synced && !state.guard.position().is_older_than(version)
         };
         let is_there_now = is_there(&self.state.lock());
         if !is_there_now {
-            self.wait_for(deadline, is_there)?;
+            self.wait_for(deadline, is_there)
+                .map_err(|error| self.not_reached(version, error))?;
         }
         let held = self.resource_version();
         if held.is_local() && !version.is_local() && !version.is_unset() {

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use crate::clock::IntoDeadline;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, visible};
 use crate::guard::guard;
 use crate::list_watch::Listed;
-use crate::object::{KeyRef, Object, ObjectKey, StoredObject};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::store::Store;
 use crate::store::state::StoreContent;
 use crate::sync::Arc;
@@ -137,18 +137,38 @@ impl<K: Object> Store<K> {
         if error.kind() != ErrorKind::NotSynced {
             return error.context(&format!("waiting for {what}, last seen {seen}"));
         }
+        let wait = format!(
+            "{what} to fulfil the condition: waited {waited:.1?}; last seen {seen}, {age:.1?} ago"
+        );
+        self.late(ErrorKind::Timeout, &wait, since)
+    }
+
+    /// The error of a wait for `version` that ended with `error`.
+    pub(super) fn not_reached(&self, version: &ResourceVersion, error: Error) -> Error {
+        if error.kind() != ErrorKind::NotSynced || !self.has_synced() {
+            return error;
+        }
+        let (name, held) = (self.name(), self.resource_version());
+        let wait = format!("the {name} cache to reach version {version}: it is at {held}");
+        self.late(ErrorKind::NotSynced, &wait, self.clock().now())
+    }
+
+    /// The error of a wait on a synced store that reached its deadline, and that began at `since`
+    /// as far as the failures matter.
+    fn late(&self, kind: ErrorKind, wait: &str, since: Instant) -> Error {
+        let now = self.clock().now();
         let (failures, silence) = self.look(|state| {
             let status = &state.status;
             (status.failures_of_wait(since, now), status.silence(now))
         });
-        let wait = format!(
-            "{what} to fulfil the condition: waited {waited:.1?}; last seen {seen}, {age:.1?} ago; \
-             the server was last heard {silence:.1?} ago"
+        let text = format!(
+            "timed out waiting for {}; the server was last heard {silence:.1?} ago",
+            visible(wait)
         );
         if failures.last().is_none() {
-            return Error::new(ErrorKind::Timeout, format!("timed out waiting for {wait}"));
+            return Error::new(kind, text);
         }
-        failures.timed_out(&wait, now)
+        failures.explain(kind, text, now)
     }
 }
 

@@ -39,6 +39,7 @@ ranks! {
     40 ENTRY "the entry of one object in a manager"
     40 POD_STATUS "the pod-status cache"
     41 POD_ANSWER "the answer to one wait for a pod's status"
+    42 SEEDS "where a manager finds the objects of the process before"
     42 SNAPSHOT_PARTS "what a snapshot has of the process before"
     45 READY_OBJECTS "the objects of a manager that are ready to be read"
     46 READ_COPIES "the copies that groups of reading threads have of objects"

@@ -306,7 +306,7 @@ fn page(head: &[u8]) -> Result<ListPage, Error> {
     Ok(ListPage {
         resource_version: ResourceVersion::from(text("resourceVersion")?),
         continue_token,
-        unselected: 0,
+        ..ListPage::default()
     })
 }
 

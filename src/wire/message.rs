@@ -1,6 +1,7 @@
 //! The decoded messages of the API: list pages, their items, watch events.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::error::{Error, clone_of};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, Transform};
@@ -17,6 +18,9 @@ pub struct ListPage {
     /// The number of items on the page that a [`Selection`](super::Selection) did not select. A
     /// page is empty to a reflector if it has neither selected nor unselected items.
     pub unselected: usize,
+    /// How old the content of the page was when it was asked for. A server's answer has no age: it
+    /// counts from its request. What a program stored has one.
+    pub age: Duration,
 }
 
 /// One item of a list.

@@ -35,6 +35,9 @@ pub(crate) trait SeedSource<K: Object>: Send + Sync {
     /// Returns the leftovers, which the caller drops under no lock.
     fn claim(&self, key: &ObjectKey) -> Option<Arc<dyn Any + Send + Sync>>;
 
+    /// Whether it will have no more seeds.
+    fn is_over(&self) -> bool;
+
     /// The server has answered for an object that had a seed. Called under no lock.
     fn ended(&self, key: &ObjectKey, end: SeedEnd);
 }

@@ -71,8 +71,7 @@ impl ListerWatcher<Secret> for Notes {
         self.notes.send(note).unwrap();
         Ok(ListPage {
             resource_version: "7".into(),
-            continue_token: None,
-            unselected: 0,
+            ..ListPage::default()
         })
     }
 

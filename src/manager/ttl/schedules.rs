@@ -652,6 +652,10 @@ impl SeedSource<Secret> for OneSeed {
         None
     }
 
+    fn is_over(&self) -> bool {
+        false
+    }
+
     fn ended(&self, _: &ObjectKey, _: SeedEnd) {}
 }
 
@@ -665,7 +669,7 @@ fn with_one_seed() -> (Model, OneSeed, Arc<dyn KeptObjects<Secret>>) {
     };
     let seeds = OneSeed(Arc::new(Mutex::ranked(Rank::SNAPSHOT_PARTS, left)));
     let registry = model.store.kept_objects().unwrap();
-    registry.seed_from(Box::new(seeds.clone())).unwrap();
+    drop(registry.seed_from(Arc::new(seeds.clone())).unwrap());
     (model, seeds, registry)
 }
 

@@ -1,6 +1,8 @@
 //! A plain list: which version, how many items per page, and what follows each page (RF-9..RF-18,
 //! PG-1..PG-6).
 
+use std::time::Duration;
+
 use crate::error::Error;
 use crate::list_watch::{ListPage, ListRequest, Pages, VersionMatch};
 use crate::object::ResourceVersion;
@@ -37,6 +39,7 @@ impl Core {
         let listing = Listing {
             asked,
             asked_at: self.facts.now,
+            age: Duration::ZERO,
             page_size,
             version: None,
             token: None,
@@ -70,7 +73,7 @@ impl Core {
             urgent: self.facts.urgent,
             ..ListRequest::default()
         };
-        listing.asked_at = self.facts.now;
+        (listing.asked_at, listing.age) = (self.facts.now, Duration::ZERO);
         (listing.version, listing.token) = (None, None);
         listing.pages = Pages::default();
         self.step = CoreStep::Listing(listing);
@@ -95,6 +98,7 @@ impl Core {
         };
         self.state.progress(self.facts.now);
         self.state.lives_again();
+        listing.age = listing.age.max(page.age);
         match token {
             Some(token) => {
                 listing.version.get_or_insert(page.resource_version);
@@ -141,8 +145,10 @@ impl Core {
             }
             return self.stale(&version);
         }
-        let asked_at = listing.asked_at;
-        self.commit(&listing.asked, (version, asked_at), listing.cycle, None)
+        // Not every clock counts back beyond the machine's start.
+        let confirmed_at = listing.asked_at.checked_sub(listing.age);
+        let of = (version, confirmed_at.unwrap_or(listing.asked_at));
+        self.commit(&listing.asked, of, listing.cycle, None)
     }
 
     pub(super) fn page_failed(&mut self, mut listing: Listing, error: Error) -> Action {

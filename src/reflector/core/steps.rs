@@ -91,6 +91,8 @@ pub(super) struct Listing {
     pub(super) asked: ResourceVersion,
     /// When the first page was asked for. The content may be no newer.
     pub(super) asked_at: Instant,
+    /// The age of the oldest page then.
+    pub(super) age: Duration,
     /// Items per page of the whole attempt; a full list after an expired page asks for all, once.
     pub(super) page_size: u32,
     /// The version of the first page is that of the list (PG-5); set from the second page on.

@@ -319,8 +319,7 @@ impl ListerWatcher<ConfigMap> for CutSource {
     ) -> Result<ListPage, Error> {
         Ok(ListPage {
             resource_version: "1".into(),
-            continue_token: None,
-            unselected: 0,
+            ..ListPage::default()
         })
     }
 

@@ -24,8 +24,7 @@ impl ListerWatcher<ConfigMap> for Queued {
         self.expedited.1.recv().unwrap();
         Ok(ListPage {
             resource_version: ResourceVersion::from("5"),
-            continue_token: None,
-            unselected: 0,
+            ..ListPage::default()
         })
     }
 

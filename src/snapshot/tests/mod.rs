@@ -663,6 +663,26 @@ fn what_cannot_be_kept_is_refused_and_a_key_that_panics_is_an_error() {
     drop(name(1024).unwrap());
 }
 
+/// Nobody counts its `claim_within` any more. A program opens another one with another key.
+#[test]
+fn a_snapshot_that_was_dropped_seeds_nothing_and_leaves_room_for_another() {
+    for mode in [ChangeDetection::Watch, ChangeDetection::Cache] {
+        let directory = TempDirectory::new("snapshot-dropped");
+        let (server, path) = left(&directory);
+        go_away(&server);
+        let secrets = manager(&server, mode);
+        let first = Snapshot::open(options(&path)).unwrap();
+        first.attach(&secrets).unwrap();
+        drop(first);
+        secrets.add_reference(&owner(), &key("a"));
+        assert!(!matches!(secrets.get_cached("shop", "a"), Ok(Some(_))));
+        let second = Snapshot::open(options(&path)).unwrap();
+        second.attach(&secrets).unwrap();
+        secrets.add_reference(&owner(), &key("b"));
+        assert!(secrets.get_by("shop", "b", soon()).unwrap().is_stale());
+    }
+}
+
 #[test]
 fn a_secret_and_a_config_map_are_written_as_they_are() {
     let mut plain = secret("odd \"name\"", "");

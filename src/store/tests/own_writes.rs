@@ -225,6 +225,23 @@ fn mx_4_a_write_whose_place_the_store_cannot_tell_is_refused() {
     assert_eq!(shown(&cache, "a"), None);
 }
 
+/// Without a version, its uid alone tells which object was meant.
+#[test]
+fn mx_4_an_own_deletion_without_a_version_hides_no_new_object() {
+    let (cache, mut writer) = cache();
+    add(&mut writer, held("a", "5", &[]));
+    let mut last = object("a", "", &[]);
+    last.metadata.resource_version = None;
+    cache.deleted(&last);
+    assert_eq!(shown(&cache, "a"), None);
+    add(
+        &mut writer,
+        Arc::new(StoredObject::new(again("a", "next", "7"))),
+    );
+    assert_eq!(shown(&cache, "a").as_deref(), Some("7"));
+    assert!(under(&cache, "blue").is_empty() && cache.list().len() == 1);
+}
+
 #[test]
 fn mx_4_writes_end_by_age_and_by_number() {
     let time = FakeClock::new();
@@ -240,6 +257,7 @@ fn mx_4_writes_end_by_age_and_by_number() {
     assert!(shown(&cache, "a").is_some(), "equal age is not too old");
     time.advance(Duration::from_millis(1));
     assert!(shown(&cache, "a").is_none() && cache.list().is_empty());
+    assert_eq!(cache.pending(), 0);
 
     for (name, version) in [("b", "6"), ("c", "7"), ("d", "8")] {
         cache.mutated(object(name, version, &[])).unwrap();

@@ -160,6 +160,35 @@ fn waiting_for_a_version() {
     let past = Deadline::at(Clock::system().now());
     let error = store.wait_until_at_least(&"9".into(), past).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
+    let text = error.to_string();
+    let start = "timed out waiting for the configmap cache to reach version 9: it is at 8; the \
+                 server was last heard ";
+    assert!(text.starts_with(start), "{text}");
+    let mut status = ReflectorStatus {
+        phase: Phase::BackingOff,
+        ..ReflectorStatus::default()
+    };
+    status.failures = crate::failures::Failures::of(3, None, Error::config("no route"));
+    writer.report(&status);
+    let error = store.wait_until_at_least(&"9".into(), past).unwrap_err();
+    assert_eq!((error.kind(), error.attempts()), (ErrorKind::NotSynced, 3));
+    assert!(error.to_string().contains("no route"), "{error}");
+}
+
+#[test]
+fn a_wait_for_a_version_that_compares_with_none_is_refused_at_once() {
+    for synced in [false, true] {
+        let (store, mut writer) = store();
+        if synced {
+            replace(&mut writer, vec![], &at("5")).unwrap();
+        }
+        for odd in ["odd", "7a", "-1"] {
+            let wait = store.wait_until_at_least(&odd.into(), Deadline::NEVER);
+            let error = wait.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.to_string().contains(odd), "{error}");
+        }
+    }
 }
 
 fn waiting_for_version_8() -> StoreWaiter {

@@ -93,7 +93,7 @@ impl<K: Object> Server<K> {
         let page = ListPage {
             resource_version: ResourceVersion::from(version.to_string()),
             continue_token: selected.peek().map(|(key, _)| format!("{version}:{key}")),
-            unselected: 0,
+            ..ListPage::default()
         };
         Ok((items, page))
     }

@@ -54,8 +54,7 @@ impl ListerWatcher<Touchy> for Bursts {
     ) -> Result<ListPage, Error> {
         Ok(ListPage {
             resource_version: ResourceVersion::from("1"),
-            continue_token: None,
-            unselected: 0,
+            ..ListPage::default()
         })
     }
 

@@ -299,7 +299,7 @@ fn page(text: &str) -> ListPage {
     ListPage {
         resource_version: if version == "none" { "" } else { version }.into(),
         continue_token: (!token.is_empty()).then(|| token.to_owned()),
-        unselected: 0,
+        ..ListPage::default()
     }
 }
 
