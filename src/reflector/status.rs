@@ -42,9 +42,9 @@ pub struct ReflectorStatus {
     /// Whether a list of this run has reached the sink.
     pub synced: bool,
     /// When the server last confirmed the content: by a whole event or bookmark of a watch, or by
-    /// an answered list, which counts from its request, less the age of a stored one. An opened
-    /// watch, blank lines, the bytes of an incomplete event and a probe that shows changes confirm
-    /// nothing.
+    /// an answered list, which counts from its request. A stored list was confirmed by its age
+    /// earlier. An opened watch, blank lines, the bytes of an incomplete event and a probe that
+    /// shows changes confirm nothing.
     pub last_contact: Option<Instant>,
     /// Since when the content is known to be behind the server: its version expired, a change was
     /// lost, or a necessary list failed. `None` before the first list, and once a list has reached

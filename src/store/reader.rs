@@ -178,8 +178,8 @@ impl<K: Object> Store<K> {
     ///
     /// `NotSynced` at the deadline, with the version of the content; the server's refusal
     /// (`Forbidden`); `Stopped` when nothing will change the store any more. `Config` at once if
-    /// `version` is not a number, because no cache compares with it, or if the source made the
-    /// version of the content itself ([`is_local`](ResourceVersion::is_local)).
+    /// `version` is not a number, because no cache compares with it. The same if the source made
+    /// the version of the content itself ([`is_local`](ResourceVersion::is_local)).
     pub fn wait_until_at_least(
         &self,
         version: &ResourceVersion,
