@@ -26,7 +26,10 @@ pub(crate) static STDOUT: LazyLock<Outflow> = LazyLock::new(|| {
 /// The log, and what the program tells beside its rows.
 pub(crate) static STDERR: LazyLock<Outflow> = LazyLock::new(|| {
     let open = || io::stderr().as_fd().try_clone_to_owned().map(File::from);
-    Outflow::new("agent-log", "lines of the log", LINES_MAX, open)
+    Outflow {
+        goes_on: true,
+        ..Outflow::new("agent-log", "lines of the log", LINES_MAX, open)
+    }
 });
 
 /// More lines than a moment has, of a program that logs everything.
@@ -40,11 +43,16 @@ const WRITE_BYTES: usize = 64 * 1024;
 const LAST_WAIT: Duration = Duration::from_millis(250);
 const LAST_LOOKS: usize = 20;
 
+/// The pause of the log after an error of the disk, such as a full one.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// The queue and its thread, which ends with the process.
 pub(crate) struct Outflow {
     thread_name: &'static str,
     /// What the pieces are, for messages.
     what: &'static str,
+    /// Whether it outlasts errors of the disk, which lose some pieces.
+    goes_on: bool,
     open: fn() -> io::Result<File>,
     state: Mutex<State>,
     filled: Condvar,
@@ -79,6 +87,7 @@ impl Outflow {
         Self {
             thread_name,
             what,
+            goes_on: false,
             open,
             state: Mutex::new(state),
             filled: Condvar::new(),
@@ -201,8 +210,16 @@ impl Outflow {
                 .map_err(|error| io::Error::from(error.kind()))
                 .and_then(|to| write(to, &batch));
             let mut state = self.state.lock();
-            state.in_write = 0;
+            let in_write = u64::try_from(std::mem::take(&mut state.in_write));
             if let Err(error) = written {
+                if self.outlasts(&error) {
+                    let count = in_write.unwrap_or_default();
+                    state.lost = state.lost.saturating_add(count);
+                    state.dropped = state.dropped.saturating_add(count);
+                    drop(state);
+                    drop(after(PAUSE).recv());
+                    continue;
+                }
                 state.is_closed = true;
                 state.pieces.clear();
                 drop(state);
@@ -221,6 +238,11 @@ impl Outflow {
                 self.tell_lost(lost);
             }
         }
+    }
+
+    /// Whether a later write may succeed.
+    fn outlasts(&self, error: &io::Error) -> bool {
+        self.goes_on && error.kind() != io::ErrorKind::BrokenPipe
     }
 
     /// Blocks until there is something to write.
@@ -316,5 +338,31 @@ mod tests {
         outflow.end();
         assert!(outflow.is_idle());
         assert_eq!(outflow.state.lock().dropped, 2);
+    }
+
+    #[test]
+    fn an_error_of_the_disk_costs_the_log_lines_and_ends_the_rows() {
+        for goes_on in [true, false] {
+            // A file that is open for reading takes no bytes.
+            let open = || File::open("/dev/null");
+            let outflow = Outflow {
+                goes_on,
+                ..Outflow::new("t-log", "lines", 3, open)
+            };
+            let outflow: &'static Outflow = Box::leak(Box::new(outflow));
+            outflow.push(b"a".to_vec());
+            if goes_on {
+                while outflow.state.lock().dropped == 0 {
+                    std::thread::yield_now();
+                }
+                outflow.push(b"b".to_vec());
+                while outflow.state.lock().dropped == 1 {
+                    std::thread::yield_now();
+                }
+            } else {
+                outflow.closed().recv().unwrap();
+            }
+            assert_eq!(outflow.state.lock().is_closed, !goes_on);
+        }
     }
 }

@@ -22,11 +22,25 @@ struct Entries {
     named: BTreeMap<ObjectId, Arc<Entry>>,
     /// Those that a selection found and no entry names.
     selected: BTreeMap<ObjectId, Arc<Entry>>,
+    /// Those that a selection had found. Whoever its entry names is told when their files go.
+    left: BTreeMap<ObjectId, Arc<Entry>>,
     /// What only credentials name: it has no files unless a selection finds it, also where pods
     /// have an entry.
     for_credentials: BTreeSet<ObjectId>,
     /// The entry of all others.
     others: Option<Arc<Entry>>,
+}
+
+impl Entries {
+    fn own(&self, object: &ObjectId) -> Option<&Arc<Entry>> {
+        let named = self.named.get(object);
+        named.or_else(|| self.selected.get(object))
+    }
+
+    fn of_others(&self, object: &ObjectId) -> Option<&Arc<Entry>> {
+        let others = self.others.as_ref();
+        others.filter(|_| !self.for_credentials.contains(object))
+    }
 }
 
 impl Plan {
@@ -50,21 +64,26 @@ impl Plan {
     pub(crate) fn select(&self, selected: BTreeMap<ObjectId, Arc<Entry>>) -> bool {
         let mut entries = self.0.lock();
         let is_new = entries.selected != selected;
-        entries.selected = selected;
+        let before = std::mem::replace(&mut entries.selected, selected);
+        let Entries { selected, left, .. } = &mut *entries;
+        left.extend(before);
+        left.retain(|object, _| !selected.contains_key(object));
         is_new
     }
 
     pub(crate) fn entry_of(&self, object: &ObjectId) -> Option<Arc<Entry>> {
         let entries = self.0.lock();
-        let named = entries
-            .named
-            .get(object)
-            .or_else(|| entries.selected.get(object));
-        let others = || {
-            let others = entries.others.as_ref();
-            others.filter(|_| !entries.for_credentials.contains(object))
-        };
-        named.or_else(others).map(Arc::clone)
+        let own = entries.own(object);
+        own.or_else(|| entries.of_others(object)).cloned()
+    }
+
+    /// The entry of an object whose files have changed or gone. For one that no selection finds any
+    /// more, it is the last one, once.
+    pub(crate) fn entry_of_change(&self, object: &ObjectId) -> Option<Arc<Entry>> {
+        let mut entries = self.0.lock();
+        let left = entries.left.remove(object);
+        let own = entries.own(object).cloned().or(left);
+        own.or_else(|| entries.of_others(object).cloned())
     }
 
     /// Lays out the files of an object as its entry says.
@@ -95,6 +114,31 @@ mod tests {
     use crate::declaration::What;
     use crate::references;
     use crate::teller::Tells;
+
+    /// Seen: the program of a selection was not told of an object that the server had deleted.
+    #[test]
+    fn the_last_entry_of_what_a_selection_had_found_is_asked_once_after_its_end() {
+        let entry = |name: &str| {
+            Arc::new(Entry {
+                name: name.to_owned(),
+                what: What::Pods(None),
+                rules: Rules::default(),
+                tells: Tells::default(),
+            })
+        };
+        let object: ObjectId = references::of_flag("secret", "shop/db").unwrap();
+        let plan = Plan::default();
+        assert!(plan.select([(object.clone(), entry("selected"))].into()));
+        assert!(plan.select(BTreeMap::new()));
+        assert!(plan.entry_of(&object).is_none());
+        let told = plan.entry_of_change(&object).unwrap();
+        assert_eq!(told.name, "selected");
+        assert!(plan.entry_of_change(&object).is_none());
+        plan.select([(object.clone(), entry("first"))].into());
+        plan.select(BTreeMap::new());
+        plan.select([(object.clone(), entry("second"))].into());
+        assert_eq!(plan.entry_of_change(&object).unwrap().name, "second");
+    }
 
     #[test]
     fn what_only_credentials_name_has_no_files_although_pods_have_an_entry() {

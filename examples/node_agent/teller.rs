@@ -58,7 +58,8 @@ impl Tellers {
     }
 
     /// Tells those that the entries name by now, and no others any more.
-    pub(crate) fn declare(&self, declaration: &Declaration) -> Result<(), Error> {
+    /// What the others had not told, or in vain, is told by those that its entries name by now.
+    pub(crate) fn declare(self: &Arc<Self>, declaration: &Declaration) -> Result<(), Error> {
         let mut before = self.of_entries.lock().clone();
         let mut now: Vec<Arc<Teller>> = Vec::new();
         for entry in &declaration.entries {
@@ -74,9 +75,10 @@ impl Tellers {
         *self.of_entries.lock() = now;
         for old in before {
             old.stop();
+            let tellers = Arc::clone(self);
             // Its end may take as long as that of the program that it runs.
             let ends = std::thread::Builder::new().name("agent-ends".to_owned());
-            drop(ends.spawn(move || drop(old)));
+            drop(ends.spawn(move || tellers.tell_entries(&old.left())));
         }
         Ok(())
     }
@@ -106,15 +108,19 @@ impl Tellers {
         if let Some(teller) = &self.of_flags {
             teller.tell(objects.clone());
         }
+        self.tell_entries(objects);
+    }
+
+    fn tell_entries(&self, objects: &BTreeSet<ObjectId>) {
         let of_entries = self.of_entries.lock().clone();
-        for teller in of_entries {
-            let is_told = |object: &&ObjectId| {
-                let entry = self.plan.entry_of(object);
+        for object in objects {
+            let entry = self.plan.entry_of_change(object);
+            let is_its = |teller: &&Arc<Teller>| {
+                let entry = entry.as_ref();
                 entry.is_some_and(|entry| entry.tells == teller.tells)
             };
-            let objects: BTreeSet<_> = objects.iter().filter(is_told).cloned().collect();
-            if !objects.is_empty() {
-                teller.tell(objects);
+            if let Some(teller) = of_entries.iter().find(is_its) {
+                teller.tell([object.clone()].into());
             }
         }
     }
@@ -177,6 +183,7 @@ struct TellerState {
     due: bool,
     busy: bool,
     stops: bool,
+    has_ended: bool,
     /// The objects whose files have changed since then, and those of runs that failed.
     changed: BTreeSet<ObjectId>,
     runs: HookRuns,
@@ -201,6 +208,8 @@ impl Teller {
         let (on_thread, own) = (tells.clone(), Arc::clone(&shared));
         let worker = Worker::spawn("agent-tells", move |stop| {
             tell_until_stopped(&on_thread, &woken, &own, stop);
+            own.state.lock().has_ended = true;
+            own.at_rest.notify_all();
         });
         let worker = worker.map_err(|error| {
             Error::new(ErrorKind::Resources, "thread agent-tells").with_source(error)
@@ -279,6 +288,15 @@ impl Teller {
 
     fn program(&self) -> &str {
         self.tells.hook.command.first().map_or("", String::as_str)
+    }
+
+    /// Waits for the end of its thread. Returns the objects that it has not told, or in vain.
+    fn left(&self) -> BTreeSet<ObjectId> {
+        let mut state = self.shared.state.lock();
+        while !state.has_ended {
+            self.shared.at_rest.wait(&mut state);
+        }
+        std::mem::take(&mut state.changed)
     }
 
     /// Ends the run, and who waits for it waits no more.
@@ -379,6 +397,9 @@ mod tests {
     use kubecache::object::ObjectKey;
 
     use super::*;
+    use crate::declaration::{Entry, What};
+    use crate::layout::Rules;
+    use crate::references;
 
     /// Seen: a run was told of nothing, since the message of a change came after the run that was
     /// told of it.
@@ -399,5 +420,41 @@ mod tests {
         let soon = Clock::system().after(Duration::from_secs(300));
         teller.tell_by(soon).unwrap();
         assert_eq!(teller.shared.state.lock().runs.succeeded, 1);
+    }
+
+    fn of_all(command: &str) -> Declaration {
+        let mut entry = Entry {
+            name: "all".to_owned(),
+            what: What::Pods(None),
+            rules: Rules::default(),
+            tells: Tells::default(),
+        };
+        entry.tells.hook.command = vec![command.to_owned()];
+        Declaration {
+            entries: vec![Arc::new(entry)],
+            ..Declaration::default()
+        }
+    }
+
+    /// Seen: after the name of a program was corrected, nobody was told, and health was good.
+    #[test]
+    fn what_a_program_was_told_in_vain_the_next_one_is_told() {
+        let plan = Plan::default();
+        let tellers = Tellers::start(&Tells::default(), plan.clone()).unwrap();
+        let tellers = Arc::new(tellers);
+        let soon = || Clock::system().after(Duration::from_secs(300));
+        let declare = |command| {
+            plan.declare(&of_all(command), BTreeSet::new());
+            tellers.declare(&of_all(command)).unwrap();
+        };
+        declare("/nowhere/relaod");
+        let object = references::of_flag("secret", "shop/db").unwrap();
+        tellers.tell(&[object].into());
+        tellers.tell_by(soon()).unwrap_err();
+        declare("true");
+        while tellers.runs().unwrap().succeeded == 0 {
+            std::thread::yield_now();
+        }
+        tellers.health().unwrap().unwrap();
     }
 }

@@ -123,8 +123,7 @@ impl Folder {
 
     /// Fails if users of files in it cannot pass through it.
     pub(super) fn check_passage(&self, access: Access) -> io::Result<()> {
-        let mode = Mode::from_raw_mode(fs::fstat(&self.0)?.st_mode);
-        if access.shares && !mode.intersects(Mode::XGRP | Mode::XOTH) {
+        if access.shares && !self.mode()?.intersects(Mode::XGRP | Mode::XOTH) {
             let why = "those who shall use the files cannot enter the directory: chmod 711 it";
             return Err(io::Error::other(why));
         }
@@ -169,22 +168,49 @@ impl Folder {
     }
 
     /// Opens the folder of that name on the way to files, and makes it for its owner if need be.
-    /// Refuses a folder that other users can write.
-    pub(super) fn make(&self, name: &str, access: Access) -> io::Result<Self> {
+    /// Refuses a folder that other users can write. One that is not the outlet's keeps its owner
+    /// and its mode.
+    pub(super) fn make(
+        &self,
+        name: &str,
+        access: Access,
+        is_of_outlet: impl Fn(&Self) -> io::Result<bool>,
+    ) -> io::Result<Self> {
         let owner = access.owner;
-        let child = match self.child(name)? {
-            Some(child) => {
-                own(&child.0, owner)?;
-                child.check_private(owner)?;
-                child
-            }
-            None => self.make_with_mode(name, owner, FOLDER)?,
+        let Some(child) = self.child(name)? else {
+            let child = self.make_with_mode(name, owner, FOLDER)?;
+            child.let_pass(access)?;
+            return Ok(child);
         };
-        let mode = Mode::from_raw_mode(fs::fstat(&child.0)?.st_mode);
-        if access.shares && !mode.contains(PASSAGE) {
-            fs::fchmod(&child.0, mode | PASSAGE)?;
+        // A killed process may have left it so.
+        let is_new = |it: &Self| -> io::Result<bool> {
+            Ok(is_owned(&fs::fstat(&it.0)?, None) && it.names()?.is_empty())
+        };
+        let may_change = || Ok::<_, io::Error>(is_of_outlet(&child)? || is_new(&child)?);
+        if !is_owned(&fs::fstat(&child.0)?, owner) && may_change()? {
+            own(&child.0, owner)?;
+        }
+        child.check_private(owner)?;
+        if access.shares && !child.mode()?.contains(PASSAGE) {
+            if may_change()? {
+                child.let_pass(access)?;
+            } else {
+                child.check_passage(access)?;
+            }
         }
         Ok(child)
+    }
+
+    /// Lets users of shared files pass through it.
+    fn let_pass(&self, access: Access) -> io::Result<()> {
+        if access.shares {
+            fs::fchmod(&self.0, self.mode()? | PASSAGE)?;
+        }
+        Ok(())
+    }
+
+    fn mode(&self) -> io::Result<Mode> {
+        Ok(Mode::from_raw_mode(fs::fstat(&self.0)?.st_mode))
     }
 
     /// Sets the mode of a folder of files.

@@ -75,6 +75,9 @@ use folder::{Access, Folder, check_name};
 use object_folder::{Check, Writing};
 use ownership::{Claim, Notice};
 
+/// How often a folder is opened again that another write made, or another removal removed.
+const FOLDER_TRIES: usize = 20;
+
 /// A directory in which objects are files.
 ///
 /// # Examples
@@ -280,12 +283,37 @@ impl Outlet {
         work(&path).map_err(|error| self.failed(&path, error))
     }
 
-    /// Returns the folder of an object, and makes it if necessary.
-    fn folder(&self, [namespace, kind, name]: &[&str; 3], access: Access) -> io::Result<Folder> {
+    /// Returns the folder of an object, and makes it if necessary. A write or removal of another
+    /// object may make or remove a folder of the same path meanwhile.
+    fn folder(&self, path: &[&str; 3], access: Access) -> io::Result<Folder> {
+        let mut tries = 0..FOLDER_TRIES;
+        loop {
+            match self.folder_once(path, access) {
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
+                    ) && tries.next().is_some() => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn folder_once(
+        &self,
+        [namespace, kind, name]: &[&str; 3],
+        access: Access,
+    ) -> io::Result<Folder> {
         let root = self.root()?;
         root.folder.check_passage(access)?;
-        let of_kind = root.folder.make(namespace, access)?.make(kind, access)?;
-        let folder = of_kind.make(name, access)?;
+        let of_namespace = root
+            .folder
+            .make(namespace, access, ownership::is_namespace)?;
+        let of_kind = of_namespace.make(kind, access, ownership::is_kind)?;
+        if let Some(there) = of_kind.child(name)? {
+            object_folder::check(&there)?;
+        }
+        let folder = of_kind.make(name, access, |checked| Ok(!checked.names()?.is_empty()))?;
         folder.set_access(access)?;
         Ok(folder)
     }

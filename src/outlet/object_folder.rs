@@ -38,6 +38,15 @@ pub(super) struct Writing<'a> {
 /// the second one finds what the first one made.
 const ROUNDS_MAX: usize = 5;
 
+/// Fails if something else than an outlet wrote in the folder of an object.
+pub(super) fn check(folder: &Folder) -> io::Result<()> {
+    if is_of_outlet(folder)? {
+        return Ok(());
+    }
+    let why = "the folder has files that no outlet wrote; move them elsewhere";
+    Err(io::Error::other(why))
+}
+
 /// Publishes these files of the object. Returns whether their content changed, and the [`sum()`]
 /// of the right files.
 pub(super) fn publish(
@@ -45,10 +54,6 @@ pub(super) fn publish(
     data: &Data<'_>,
     how: Writing<'_>,
 ) -> io::Result<(bool, u64)> {
-    if !is_of_outlet(folder)? {
-        let why = "the folder has files that no outlet wrote; move them elsewhere";
-        return Err(io::Error::other(why));
-    }
     let mut changed = false;
     for _ in 0..ROUNDS_MAX {
         // In this order, a change by another program is found here, or differs from the sum later.

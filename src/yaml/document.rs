@@ -335,6 +335,10 @@ impl<'a> Reader<'a> {
             if *value == ScalarValue::Null {
                 return Err(self.refused("a key is null"));
             }
+            // Go reads `y` as true, and `1.10` as 1.1. Who declares files means what stands there.
+            if self.lines.is_some() && *value != ScalarValue::Text {
+                return Err(self.refused(&format!("the key {:?} is {}", &**text, key.kind())));
+            }
             let name = key_name(text, value);
             let line = self.place.start.line();
             let step = format!("{}{name}", if self.path.is_empty() { "" } else { "." });

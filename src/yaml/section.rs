@@ -243,6 +243,22 @@ impl Section {
 mod tests {
     use super::*;
 
+    /// Seen: `items: {y: file}` of a key `y` wrote no file, and nothing said why.
+    #[test]
+    fn a_key_that_is_no_text_is_refused_with_its_line() {
+        for (key, kind) in [
+            ("y", "a truth value"),
+            ("no", "a truth value"),
+            ("1.10", "a number"),
+        ] {
+            let text = format!("items:\n  a: b\n  {key}: file\n");
+            let error = Section::parse("app.yaml", &text).unwrap_err().to_string();
+            let why = format!("the key \"{key}\" is {kind}: put it in quotes at line 3");
+            assert!(error.contains(&why), "{error}");
+            Section::parse("app.yaml", &text.replace(key, &format!("'{key}'"))).unwrap();
+        }
+    }
+
     #[test]
     fn a_field_of_a_text_is_read_and_a_wrong_one_is_named_by_its_line_and_path() {
         let root = Section::parse("app.yaml", "a: 1\nb:\n- c: x\n  d: y\n").unwrap();

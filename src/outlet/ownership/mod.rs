@@ -257,6 +257,22 @@ fn look_at(folder: &Folder, names: Vec<String>, path: &str, depth: u8, found: &m
     }
 }
 
+/// Whether a folder has nothing but files of objects of one namespace.
+pub(super) fn is_namespace(folder: &Folder) -> io::Result<bool> {
+    has_only_objects(folder, DEPTH.saturating_sub(1))
+}
+
+/// The same for one kind.
+pub(super) fn is_kind(folder: &Folder) -> io::Result<bool> {
+    has_only_objects(folder, DEPTH.saturating_sub(2))
+}
+
+fn has_only_objects(folder: &Folder, depth: u8) -> io::Result<bool> {
+    let mut found = Found::default();
+    look_at(folder, folder.names()?, "", depth, &mut found);
+    Ok(found.has_objects && found.strays.is_empty())
+}
+
 #[cfg(test)]
 #[cfg(feature = "testing")]
 mod tests;

@@ -1,15 +1,15 @@
 //! The ownership of a directory: accepted and refused ones, and the safety of other users' files.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::sync::Barrier;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
-use super::super::{Outlet, OutletOptions};
+use super::super::{Laid, Layout, Outlet, OutletOptions};
 use crate::error::{Error, ErrorKind};
-use crate::object::ObjectKey;
+use crate::object::{Object as _, ObjectKey};
 use crate::testing::objects;
 use crate::tests::temp_directory::TempDirectory;
 
@@ -33,6 +33,10 @@ fn refused(directory: &Path, words: &str) {
 fn write(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, "somebody's").unwrap();
+}
+
+fn chmod(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
 fn make_pipe(path: &Path) {
@@ -76,6 +80,64 @@ fn a_tree_of_somebodys_is_refused_and_never_removed() {
     // The marker names the owner now.
     open(&directory).unwrap();
     assert_eq!(fs::read_to_string(list).unwrap(), "somebody's");
+}
+
+/// A file for others needs folders that others pass through, and an owner of its own.
+#[test]
+fn the_folders_of_somebodys_keep_owner_and_mode() {
+    let directory = TempDirectory::new("outlet-rights");
+    chmod(&directory, 0o755);
+    write(&directory.join("alice/secrets/passwords/list"));
+    let folders = ["alice", "alice/secrets", "alice/secrets/passwords"];
+    let folders = folders.map(|name| directory.join(name));
+    let options = OutletOptions::new(&*directory)
+        .adopt(true)
+        .layout(|_, _, _| {
+            let layout = Layout::new().file("list", b"x".to_vec());
+            Ok(Laid::Files(layout.mode(0o644)))
+        });
+    let outlet = Outlet::open(options).unwrap();
+    let secret = objects::secret("alice", "passwords", "1", &[("list", "x")]);
+    let is_root = rustix::process::geteuid().is_root();
+    for (nth, mode) in [(0, 0o700), (1, 0o700), (2, 0o700), (2, 0o755)] {
+        folders.iter().for_each(|folder| chmod(folder, 0o755));
+        chmod(&folders[nth], mode);
+        if is_root {
+            chown(&folders[nth], Some(7), None).unwrap();
+        }
+        outlet.publish(&secret).unwrap_err();
+        let facts = fs::metadata(&folders[nth]).unwrap();
+        assert_eq!(facts.permissions().mode() & 0o7777, mode, "{nth}");
+        assert!(!is_root || facts.uid() == 7, "{nth}");
+        if is_root {
+            chown(&folders[nth], Some(0), None).unwrap();
+        }
+    }
+    let error = outlet.publish(&secret).unwrap_err().to_string();
+    assert!(error.contains("passwords: the folder has files"), "{error}");
+}
+
+/// Two kinds of one namespace have a publisher each, which make and remove its folder.
+#[test]
+fn a_folder_that_another_write_makes_or_another_removal_removes_fails_no_write() {
+    let directory = TempDirectory::new("outlet-race");
+    let outlet = open(&directory.join("out")).unwrap();
+    let begin = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..300 {
+                begin.wait();
+                let secret = objects::secret("shop", "settings", "1", &[("a", "x")]);
+                outlet.publish(&secret).unwrap();
+                outlet.withdraw::<Secret>(&secret.key()).unwrap();
+            }
+        });
+        for _ in 0..300 {
+            begin.wait();
+            outlet.publish(&settings()).unwrap();
+            outlet.withdraw::<ConfigMap>(&settings().key()).unwrap();
+        }
+    });
 }
 
 /// Makes the content of a directory.
