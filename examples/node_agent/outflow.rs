@@ -217,7 +217,7 @@ impl Outflow {
                     state.lost = state.lost.saturating_add(count);
                     state.dropped = state.dropped.saturating_add(count);
                     drop(state);
-                    drop(after(PAUSE).recv());
+                    let _over = after(PAUSE).recv();
                     continue;
                 }
                 state.is_closed = true;

@@ -287,8 +287,7 @@ impl<K: Object> From<&Store<K>> for FencedCache {
                 let Some((key, uid)) = &write.deleted else {
                     return held.wait_until_at_least(&write.version, deadline);
                 };
-                let is_gone = |object: Option<&K>| object.is_none_or(|it| it.uid() != &**uid);
-                held.wait_until(key, is_gone, deadline).map(drop)
+                held.wait_until_gone(key, uid, deadline)
             }),
         }
     }
@@ -313,20 +312,21 @@ fn managed<K: Object>(
     deadline: Deadline,
 ) -> Result<(), Error> {
     let deleted = write.deleted.as_ref().map(|(_, uid)| &**uid);
-    // The server has no such object, or one that cannot be read, or the manager does not keep it.
-    let answers = [
-        ErrorKind::NotFound,
-        ErrorKind::Undecodable,
-        ErrorKind::NotRegistered,
-    ];
+    // The server has no such object, or the manager does not keep it, or it has one that cannot be
+    // read, whose uid is not known.
+    let is_answer = |error: &Error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotRegistered => true,
+        kind => kind == ErrorKind::Undecodable && deleted.is_none(),
+    };
+    let is_unknown = |error: &Error| error.kind() == ErrorKind::Undecodable;
     // Before the first read, so that no change after it is missed.
     let changes = manager.subscribe();
     loop {
         match manager.get_at_least(key.namespace(), key.name(), &write.version, deadline) {
             Ok(object) if deleted != Some(object.uid()) => return Ok(()),
-            Ok(_) => drop(changes.recv_by(deadline)?),
-            Err(error) if answers.contains(&error.kind()) => return Ok(()),
-            Err(error) => return Err(error),
+            Err(error) if is_answer(&error) => return Ok(()),
+            Err(error) if !is_unknown(&error) => return Err(error),
+            Ok(_) | Err(_) => drop(changes.recv_by(deadline)?),
         }
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use super::WriteFence;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::{InformerSet, InformerSetOptions};
-use crate::list_watch::ObjectEvent;
+use crate::list_watch::{ObjectEvent, Undecodable};
 use crate::manager::{ChangeDetection, ConfigMapManager, ManagerOptions, Owner};
 use crate::object::{ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Replacement, Sink as _};
@@ -321,6 +321,26 @@ fn informers_of_a_set() {
     assert!(fence.owners().is_empty());
 }
 
+/// Another object of that name that does not decode has another uid, too.
+#[test]
+fn an_end_is_seen_by_the_uid_of_what_does_not_decode() {
+    let mut stage = Stage::new();
+    stage.list(vec![config_map("5", "uid-1")], "5");
+    stage.fence.deleted(&owner(), &stage.store, &key(), "uid-1");
+    let undecodable = |uid: &str, version: &str| Undecodable {
+        key: key(),
+        uid: uid.to_owned(),
+        resource_version: version.into(),
+        error: Error::new(ErrorKind::Undecodable, "data: expected a map"),
+    };
+    for (uid, version, is_seen) in [("uid-1", "6", false), ("uid-2", "7", true)] {
+        let event = ObjectEvent::added(undecodable(uid, version));
+        stage.writer.apply(event).unwrap();
+        let seen = stage.seen();
+        assert_eq!(seen.is_ok(), is_seen, "{seen:?}");
+    }
+}
+
 #[test]
 fn objects_of_a_manager() {
     for how in [
@@ -360,6 +380,12 @@ fn objects_of_a_manager() {
         let soon = Duration::from_millis(20);
         let error = fence.wait_until_seen(&owner(), soon).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{how:?}");
+        if how == ChangeDetection::Watch {
+            // A finalizer keeps it, in a state that this program cannot read.
+            source.set_undecodable("shop", "settings");
+            let error = fence.wait_until_seen(&owner(), soon).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+        }
         source.delete("shop", "settings");
         fence.wait_until_seen(&owner(), PATIENCE).unwrap();
         assert!(manager.get("shop", "settings").unwrap_err().is_not_found());

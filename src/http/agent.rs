@@ -6,14 +6,16 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use ureq::SendBody;
-use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, USER_AGENT};
+use ureq::http::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, USER_AGENT,
+};
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response};
 
 use super::calls::call_context::{self, CallContext, NamedDeadline};
 use super::calls::errors;
 use super::calls::interrupt::{Interrupt, Limit};
 use super::client_metric::RequestMetrics;
-use super::connect::body::ResponseBody;
+use super::connect::body::{ResponseBody, is_decompressed};
 use super::connect::buffers::{BODY_PIECE_BYTES_MAX, UNREAD_BYTES_MAX};
 use super::connect::connector::{ServerConnector, UreqConnector};
 use super::credentials::{ActiveCredentials, Authorization, Credential};
@@ -316,7 +318,8 @@ impl Agent {
         }
         let status = sent.response.status();
         log::debug!("{what}: {status}");
-        if status.is_redirection() {
+        // Not modified (304) has no other address.
+        if status.is_redirection() && status != 304 {
             let location = sent.redacted(&sent.header("location"));
             return Err(errors::redirected(status.as_u16(), &location));
         }
@@ -571,6 +574,16 @@ impl UnreadResponse {
     /// Returns a text without the request's own credentials.
     fn redacted(&self, text: &str) -> String {
         redacted(text, authorization_of(self.credential.as_deref()))
+    }
+
+    /// The headers, as they are of the body that is read.
+    pub(crate) fn headers(&self) -> HeaderMap {
+        let mut headers = self.response.headers().clone();
+        if is_decompressed(&self.response) {
+            headers.remove(CONTENT_ENCODING);
+            headers.remove(CONTENT_LENGTH);
+        }
+        headers
     }
 
     pub(crate) fn into_answer(self, what: String, call: CallContext) -> ResponseReader {

@@ -63,9 +63,10 @@ impl ClientInner {
         let progress = RequestProgress::new(Arc::clone(&context.server));
         let slots = &self.threads.slots;
         let slot = slots.enter(urgency, &progress, stop, deadline);
-        let slot = slot.map_err(|interrupt| errors::failed("", interrupt))?;
         let call = context.call(stop, NamedDeadline::caller(deadline))?;
-        let working = call.with_slot(slot).with_progress(&progress);
+        let waiting = call.with_progress(&progress);
+        let slot = slot.map_err(|interrupt| errors::failed("", waiting.explain(interrupt)))?;
+        let working = waiting.with_slot(slot);
         Ok([call, working])
     }
 }

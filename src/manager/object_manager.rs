@@ -401,7 +401,11 @@ impl<K: Object> ObjectManager<K> {
         let keys: BTreeSet<ObjectKey> = owners.flatten().collect();
         let reports = keys.iter().filter_map(|key| self.inspect_object(key));
         let overdue: Vec<ObjectReport> = reports.filter(|report| report.is_overdue).collect();
-        let silence = |report: &ObjectReport| report.since_contact.max(report.trying_for);
+        let silence = |report: &ObjectReport| {
+            let counts = report.attempts > 0 || report.since_contact.is_none();
+            let trying_for = report.trying_for.filter(|_| counts);
+            report.since_contact.max(trying_for)
+        };
         let Some(worst) = overdue.iter().max_by_key(|report| silence(report)) else {
             return Ok(());
         };

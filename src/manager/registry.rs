@@ -22,7 +22,7 @@ use super::strategy::ReferencedObjects;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
-use crate::guard::guard_call;
+use crate::guard::{guard_call, guard_logged};
 use crate::list_watch::Getter;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::policy::PolicyRequest;
@@ -260,7 +260,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         {
             seeds.ended(&entry.key, *end);
         }
-        drop(left);
+        guard_logged("the drop of an object", || drop(left));
     }
 
     /// Changes the references of `owner`, and the affected entries in the same step. `renews` is as

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::clock::IntoDeadline;
+use crate::clock::{Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind, visible};
 use crate::guard::guard;
 use crate::list_watch::Listed;
@@ -118,6 +118,29 @@ impl<K: Object> Store<K> {
             }
             last = Some((seen, self.clock().now()));
         }
+    }
+
+    /// Blocks until there is no object with this key and uid, at most until `deadline`. An object
+    /// that does not decode has a uid too.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_until`](Self::wait_until), without the predicate's.
+    pub(crate) fn wait_until_gone(
+        &self,
+        key: &ObjectKey,
+        uid: &str,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let began = self.clock().now();
+        let is_gone = |state: &StoreContent<K>| {
+            state.synced && held(state, key).is_none_or(|item| *item.identity().0 != *uid)
+        };
+        self.wait_for(deadline, is_gone).map_err(|error| {
+            let what = format!("{} {key}", self.name());
+            let last = self.look(|state| state.synced.then(|| held(state, key).cloned()));
+            self.unmet(&what, began, last.map(|last| (last, began)), error)
+        })
     }
 
     /// The error of a wait that ended with `error`, plus the last state.

@@ -114,7 +114,12 @@ impl WorkQueue {
     ///
     /// A key that a worker has comes again when that work is done.
     pub fn add(&self, key: ObjectKey) {
-        self.change(|state| state.add(key));
+        let now = self.clock.now();
+        self.change(|state| {
+            // Keys whose time has come go first.
+            state.add_due(now);
+            state.add(key);
+        });
     }
 
     /// Adds a key once `wait` has passed. Does nothing after the end of the queue.

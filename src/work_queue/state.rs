@@ -59,7 +59,7 @@ impl WorkState {
     }
 
     /// Adds the keys whose time has come.
-    fn add_due(&mut self, now: Instant) {
+    pub(super) fn add_due(&mut self, now: Instant) {
         while let Some((due, key)) = self.delayed.pop_first() {
             if due > now {
                 self.delayed.insert((due, key));

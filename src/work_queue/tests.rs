@@ -151,6 +151,16 @@ fn the_earliest_time_of_a_key_counts_and_an_add_does_not_cancel_it() {
     assert!(is_empty(&queue));
 }
 
+/// While all workers are busy, nobody moves it.
+#[test]
+fn a_key_whose_time_has_come_goes_before_those_that_are_added_later() {
+    let (queue, fake) = queue();
+    queue.add_after(key("a"), SECOND);
+    fake.advance(SECOND);
+    add(&queue, &["b"]);
+    assert_eq!([next(&queue).0, next(&queue).0], ["a", "b"]);
+}
+
 #[test]
 fn a_worker_that_waits_wakes_for_a_key_for_its_time_and_for_the_end() {
     let (queue, fake) = queue();

@@ -6,6 +6,7 @@ use std::convert::Infallible;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::{Clock, Deadline, IntoDeadline};
+use crate::guard::guard_logged;
 use crate::sync::{
     Arc, Monitor, Rank, Wake,
     atomic::{AtomicBool, Ordering},
@@ -92,7 +93,7 @@ impl StopSource {
         };
         self.0.state.notify_all();
         for (_, wake) in wakes {
-            wake.wake();
+            call(&wake);
         }
     }
 }
@@ -142,13 +143,18 @@ impl StopToken {
             state.wakes.push((id, Arc::clone(wake)));
         } else {
             drop(state);
-            wake.wake();
+            call(wake);
         }
         WakeRegistration {
             shared: Arc::clone(&self.0),
             id,
         }
     }
+}
+
+/// A panic must not keep other threads from being woken.
+fn call(wake: &Arc<dyn Wake>) {
+    guard_logged("a wake-up of a stop", || wake.wake());
 }
 
 /// Keeps a [`Wake`] registered with a [`StopToken`] until it is dropped.
@@ -210,6 +216,26 @@ mod tests {
         fake.advance(Duration::from_secs(30));
         assert_eq!(tell.recv(), Ok(WaitEnd::DeadlinePassed));
         worker.join().unwrap();
+    }
+
+    /// It is the program's. Else the threads behind it would wait for ever.
+    #[test]
+    fn a_wake_that_panics_keeps_no_other_from_being_called() {
+        struct Rude;
+        impl Wake for Rude {
+            fn wake(&self) {
+                panic!("nobody receives");
+            }
+        }
+        let rude: Arc<dyn Wake> = Arc::new(Rude);
+        let count = Arc::new(Count(0.into()));
+        let wake: Arc<dyn Wake> = Arc::<Count>::clone(&count);
+        let source = StopSource::new();
+        let _rude = source.token().register(&rude);
+        let _wake = source.token().register(&wake);
+        source.stop();
+        let _late = source.token().register(&rude);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -164,6 +164,115 @@ fn an_update_that_is_cut_after_it_was_sent_is_never_sent_twice() {
     }
 }
 
+/// A refusal of a large body, which the server sends before it has read that.
+const REFUSALS: [(u16, &str, ErrorKind); 3] = [
+    (403, "Forbidden", ErrorKind::Forbidden),
+    (413, "RequestEntityTooLarge", ErrorKind::Api),
+    (429, "TooManyRequests", ErrorKind::TooManyRequests),
+];
+
+fn status_of(code: u16, reason: &str) -> String {
+    json!({"kind": "Status", "code": code, "reason": reason, "message": "too early"}).to_string()
+}
+
+/// More than the buffers of two sockets hold.
+fn large_post() -> Request {
+    Request::new("POST", PATH).body(vec![b'x'; 12 * 1024 * 1024])
+}
+
+fn check_refusal(error: &Error, code: u16, kind: ErrorKind) {
+    assert_eq!(error.kind(), kind, "{error}");
+    assert_eq!(error.status().unwrap().code(), code);
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
+    assert!(!error.to_string().contains(MAYBE), "{error}");
+}
+
+/// Seen: the client wrote on until the reset, and said that the update may have been applied.
+#[test]
+fn a_refusal_that_comes_before_the_body_was_read_is_the_answer() {
+    for (code, reason, kind) in REFUSALS {
+        for is_reset in [false, true] {
+            let server = Server::start();
+            let client = client(&server.url());
+            let error = thread::scope(|scope| {
+                let sent = scope.spawn(|| never(&client, &large_post()));
+                let mut peer = server.accept();
+                peer.request();
+                peer.answer(
+                    code,
+                    "Retry-After: 7\r\nConnection: close\r\n",
+                    status_of(code, reason),
+                );
+                // A peer that neither reads nor closes does not hold the call up.
+                let open = if is_reset {
+                    peer.reset();
+                    None
+                } else {
+                    Some(peer)
+                };
+                let error = sent.join().unwrap().unwrap_err();
+                drop(open);
+                error
+            });
+            check_refusal(&error, code, kind);
+            assert!(!server.has_visitors());
+        }
+    }
+}
+
+/// The same over TLS.
+#[cfg(feature = "ring")]
+#[test]
+fn a_refusal_over_tls_that_comes_before_the_body_was_read_is_the_answer() {
+    use super::tls::{accept, of_all_names, pem};
+    for (code, reason, kind) in REFUSALS {
+        for is_reset in [false, true] {
+            let server = Server::start();
+            let config = Config::for_server(&server.tls_url()).unwrap();
+            let config = config.with_authorities(pem("authority.pem"));
+            let client = Client::new(&config, patient()).unwrap();
+            let error = thread::scope(|scope| {
+                let sent = scope.spawn(|| never(&client, &large_post()));
+                let mut peer = accept(&server, &of_all_names());
+                peer.request();
+                peer.answer(
+                    code,
+                    "Retry-After: 7\r\nConnection: close\r\n",
+                    status_of(code, reason),
+                );
+                let mut open = Some(peer.into_stream());
+                if is_reset && let Some(stream) = open.take() {
+                    Peer::new(stream.sock).reset();
+                }
+                let error = sent.join().unwrap().unwrap_err();
+                drop(open);
+                error
+            });
+            check_refusal(&error, code, kind);
+            assert!(!server.has_visitors());
+        }
+    }
+}
+
+/// The program asked by a header of its own whether something has changed.
+#[test]
+fn an_answer_that_nothing_was_modified_is_no_redirect() {
+    let server = Server::start();
+    let request = Request::get(PATH).header("If-None-Match", "\"1\"");
+    let error = sending(&client(&server.url()), &request, || {
+        let mut peer = server.accept();
+        assert_eq!(peer.request().header("if-none-match"), Some("\"1\""));
+        peer.answer(304, "ETag: \"1\"\r\n", "");
+    })
+    .unwrap_err();
+    assert_eq!(
+        error.status().map(|status| status.code()),
+        Some(304),
+        "{error}"
+    );
+    assert!(!error.to_string().contains("redirect"), "{error}");
+}
+
 /// The same over TLS, whether the server says that it closes, ends without a word, or resets.
 #[cfg(feature = "ring")]
 #[test]
@@ -586,7 +695,11 @@ fn a_compressed_response_comes_as_it_was() {
         assert_eq!(peer.request().header("accept-encoding"), Some("gzip"));
         peer.answer(200, "Content-Encoding: gzip\r\n", &zipped);
     });
-    assert_eq!(response.unwrap().body(), b"{\"a\":\"b\"}");
+    let response = response.unwrap();
+    assert_eq!(response.body(), b"{\"a\":\"b\"}");
+    for name in ["content-encoding", "content-length"] {
+        assert_eq!(response.header(name), None, "{name}");
+    }
 }
 
 /// A subresource may have a type of its own, and be answered with a status alone.

@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 
 use ureq::http::Response;
+use ureq::http::header::CONTENT_ENCODING;
 
 use super::super::calls::call_context;
 #[cfg(feature = "gzip")]
@@ -19,17 +20,17 @@ impl ResponseBody {
     /// The body of a response whose encoding the request accepts.
     pub(crate) fn of(response: Response<ureq::Body>) -> Self {
         #[cfg(feature = "gzip")]
-        if is_gzip(&response) {
+        if is_decompressed(&response) {
             return Self::Gzip(Gunzip::new(response.into_body().into_reader()));
         }
         Self::Plain(response.into_body().into_reader())
     }
 }
 
-#[cfg(feature = "gzip")]
-fn is_gzip(response: &Response<ureq::Body>) -> bool {
-    let encoding = response.headers().get(ureq::http::header::CONTENT_ENCODING);
-    encoding.is_some_and(|encoding| encoding == "gzip")
+/// Whether the body is decompressed as it is read, so that what the head says of it is not so.
+pub(crate) fn is_decompressed(response: &Response<ureq::Body>) -> bool {
+    let encoding = response.headers().get(CONTENT_ENCODING);
+    cfg!(feature = "gzip") && encoding.is_some_and(|encoding| encoding == "gzip")
 }
 
 impl Read for ResponseBody {

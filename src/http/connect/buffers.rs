@@ -45,6 +45,11 @@ impl GrowingBuffers {
         self.output = Wiped::default();
     }
 
+    /// Has what was read used without another read.
+    pub(crate) fn offer(&mut self) {
+        self.progress = true;
+    }
+
     /// The part of the output to send.
     pub(crate) fn to_send(&self, amount: usize) -> &[u8] {
         self.output.get(..amount).unwrap_or(&self.output)

@@ -18,6 +18,9 @@ use crate::error::{Error, ErrorKind, debug_of};
 /// The first byte of a TLS alert. No answer of HTTP begins with it.
 const TLS_ALERT: u8 = 0x15;
 
+/// Where the status begins in an answer: `HTTP/1.1 403`.
+const STATUS_AT: usize = 9;
+
 /// A connection to the server, as ureq keeps it in its pool.
 pub(crate) struct Connection {
     stream: ByteStream,
@@ -25,6 +28,10 @@ pub(crate) struct Connection {
     buffers: GrowingBuffers,
     /// Whether the server has sent something.
     answered: bool,
+    /// The server has answered a request that it has not read to its end. The rest is not sent.
+    answers_early: bool,
+    /// The server sends no more.
+    is_at_end: bool,
     broken: bool,
 }
 
@@ -35,6 +42,8 @@ impl Connection {
             tls,
             buffers: GrowingBuffers::default(),
             answered: false,
+            answers_early: false,
+            is_at_end: false,
             broken: false,
         }
     }
@@ -82,21 +91,55 @@ impl Connection {
             call.use_socket(self.stream.socket());
             Ok(())
         })?;
-        let mut rest = self.buffers.to_send(amount);
         if let Some(session) = &mut self.tls {
-            session.connection.writer().write_all(rest)?;
-            while session.connection.wants_write() {
-                write(&mut self.stream, |stream| {
-                    session.connection.write_tls(stream)
-                })?;
+            let mut writer = session.connection.writer();
+            writer.write_all(self.buffers.to_send(amount))?;
+        }
+        let mut sent = 0_usize;
+        loop {
+            let rest = self.buffers.to_send(amount).get(sent..).unwrap_or_default();
+            let (stream, is_at_end) = (&mut self.stream, self.is_at_end);
+            let count = match &mut self.tls {
+                Some(session) if session.connection.wants_write() => {
+                    write(stream, is_at_end, |stream| {
+                        session.connection.write_tls(stream)
+                    })?
+                }
+                None if !rest.is_empty() => write(stream, is_at_end, |stream| stream.write(rest))?,
+                Some(_) | None => return flush(stream),
+            };
+            sent = sent.saturating_add(count);
+            if count == 0 && self.has_early_answer()? {
+                return Ok(());
             }
-            return flush(&mut self.stream);
         }
-        while !rest.is_empty() {
-            let count = write(&mut self.stream, |stream| stream.write(rest))?;
-            rest = rest.get(count..).unwrap_or_default();
+    }
+
+    /// Looks whether the server has answered before the end of the request, as it refuses large
+    /// bodies: it may read no more, and closes the connection.
+    fn has_early_answer(&mut self) -> Result<bool, Interrupt> {
+        if !self.is_at_end {
+            self.is_at_end = self.fill()? == Some(0);
         }
-        flush(&mut self.stream)
+        // An informational answer (1xx) is not the last one.
+        let status = self.buffers.input().get(STATUS_AT);
+        self.answers_early = status.is_some_and(|digit| *digit != b'1');
+        if self.answers_early {
+            self.broken = true;
+            self.buffers.offer();
+        }
+        Ok(self.answers_early)
+    }
+
+    /// Takes the answer that came before the end of the connection, or explains that end.
+    fn explain_unsent(&mut self, interrupt: Interrupt) -> Result<(), Interrupt> {
+        let why = self.explain(interrupt);
+        let is_begun = call_context::current(|call| Ok(call.bytes_out > 0))?;
+        // Before its first byte, it is no answer to this request.
+        if is_begun && why.is_closed_by_peer() && self.has_early_answer().unwrap_or_default() {
+            return Ok(());
+        }
+        Err(why)
     }
 
     /// Replaces the end of a new connection by the alert that came before it.
@@ -127,9 +170,11 @@ impl Connection {
     }
 }
 
-/// Writes once and returns the number of bytes. Waits when the stream takes none.
+/// Writes once and returns the number of bytes. Waits when the stream takes none, unless it has
+/// bytes to read, or an end that was not seen yet.
 fn write(
     stream: &mut ByteStream,
+    is_at_end: bool,
     mut write: impl FnMut(&mut ByteStream) -> io::Result<usize>,
 ) -> Result<usize, Interrupt> {
     match attempt(|| write(stream))? {
@@ -139,7 +184,12 @@ fn write(
             Ok(count)
         }),
         None => {
-            call_context::current(|call| call.wait(&*stream, PollFlags::OUT))?;
+            let read = if is_at_end {
+                PollFlags::empty()
+            } else {
+                PollFlags::IN
+            };
+            call_context::current(|call| call.wait(&*stream, read | PollFlags::OUT))?;
             Ok(0)
         }
     }
@@ -147,7 +197,7 @@ fn write(
 
 /// Sends what the stream itself holds. Waits until it is sent.
 fn flush(stream: &mut ByteStream) -> Result<(), Interrupt> {
-    while write(stream, |stream| stream.flush().map(|()| 1))? == 0 {}
+    while write(stream, true, |stream| stream.flush().map(|()| 1))? == 0 {}
     Ok(())
 }
 
@@ -157,9 +207,12 @@ impl Transport for Connection {
     }
 
     fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), ureq::Error> {
-        let sent = self
-            .send(amount)
-            .map_err(|interrupt| self.explain(interrupt));
+        let sent = if self.answers_early {
+            Ok(())
+        } else {
+            self.send(amount)
+                .or_else(|interrupt| self.explain_unsent(interrupt))
+        };
         self.buffers.release_output();
         self.broken |= sent.is_err();
         let told = call_context::current(|call| {

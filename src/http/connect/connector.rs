@@ -59,7 +59,8 @@ impl ServerConnector {
     /// Checks the TLS files again, so that no idle connection of an old identity is used. Blocks
     /// within the limits of `call`.
     pub(crate) fn refresh(&self, call: &CallContext) {
-        if let Some(tls) = &self.tls {
+        let of_proxy = self.proxy.as_ref().and_then(|proxy| proxy.tls.as_ref());
+        for tls in self.tls.iter().chain(of_proxy) {
             tls.refresh(call);
         }
     }

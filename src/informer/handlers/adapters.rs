@@ -1,12 +1,13 @@
 //! Handlers that pass notifications on: filtered to another handler, or all to a channel.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 
 use crate::error::debug_of;
 use crate::informer::{Deleted, EventHandler, Notification};
-use crate::object::{Object, StoredObject};
+use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -23,9 +24,12 @@ use crate::worker::StopToken;
 /// | updated | yes | no | `on_delete` with `old` as the final state: the last one that matched |
 /// | deleted | last known state matches | | `on_delete`, as it was |
 ///
+/// It keeps the keys of the objects that the handler was told of, and counts their old states as
+/// matching. So no delete of them is lost: a queue at its bound joins the last change and the
+/// delete, and an object may not decode in between. client-go has no such memory.
+///
 /// The filter always sees an object, even for a missed delete; client-go's typed filter sees a null
-/// pointer there. It runs on the handler's thread. A filter must depend on the object alone.
-/// Otherwise the handler may get an object's add but never its delete.
+/// pointer there. It runs on the handler's thread.
 ///
 /// # Examples
 ///
@@ -56,6 +60,8 @@ use crate::worker::StopToken;
 pub struct FilteringHandler<F, H> {
     filter: F,
     handler: H,
+    /// What the handler was told of.
+    told: HashSet<ObjectKey>,
 }
 
 impl<F, H> FilteringHandler<F, H> {
@@ -65,7 +71,11 @@ impl<F, H> FilteringHandler<F, H> {
         F: FnMut(&K) -> bool + Send + 'static,
         H: EventHandler<K>,
     {
-        Self { filter, handler }
+        Self {
+            filter,
+            handler,
+            told: HashSet::new(),
+        }
     }
 }
 
@@ -80,21 +90,33 @@ where
 
     fn on_add(&mut self, object: &Arc<StoredObject<K>>, is_in_initial_list: bool) {
         if (self.filter)(object) {
+            self.told.insert(object.key());
             self.handler.on_add(object, is_in_initial_list);
         }
     }
 
     fn on_update(&mut self, old: &Arc<StoredObject<K>>, new: &Arc<StoredObject<K>>) {
-        match ((self.filter)(old), (self.filter)(new)) {
-            (true, true) => self.handler.on_update(old, new),
-            (false, true) => self.handler.on_add(new, false),
-            (true, false) => self.handler.on_delete(Deleted::seen(Arc::clone(old))),
+        let key = new.key();
+        let old_matches = self.told.contains(&key) || (self.filter)(old);
+        match (old_matches, (self.filter)(new)) {
+            (true, true) => {
+                self.told.insert(key);
+                self.handler.on_update(old, new);
+            }
+            (false, true) => {
+                self.told.insert(key);
+                self.handler.on_add(new, false);
+            }
+            (true, false) => {
+                self.told.remove(&key);
+                self.handler.on_delete(Deleted::seen(Arc::clone(old)));
+            }
             (false, false) => {}
         }
     }
 
     fn on_delete(&mut self, deleted: Deleted<K>) {
-        if (self.filter)(&deleted.last_known) {
+        if self.told.remove(&deleted.last_known.key()) || (self.filter)(&deleted.last_known) {
             self.handler.on_delete(deleted);
         }
     }

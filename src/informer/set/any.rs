@@ -127,8 +127,17 @@ impl<K: Object> SetMember for SharedInformer<K> {
     }
 
     fn start(&self) -> Result<(), Error> {
+        if !self.is_ready_to_start() {
+            return Ok(());
+        }
         match self.start() {
-            Err(error) if matches!(error.kind(), ErrorKind::Config | ErrorKind::Stopped) => Ok(()),
+            // Another thread was faster.
+            Err(error)
+                if error.kind() == ErrorKind::Config && self.store().cause_of_end().is_none() =>
+            {
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Stopped => Ok(()),
             started => started,
         }
     }

@@ -405,10 +405,13 @@ impl<C> InformerSet<C> {
             };
             name = format!("{name} ({said})");
         }
-        if is_taken(&name) {
-            name = format!("{name} {}", K::resource().version());
+        if !is_taken(&name) {
+            return name;
         }
-        name
+        name = format!("{name} {}", K::resource().version());
+        let numbered = (2_u32..).map(|number| format!("{name} {number}"));
+        let mut names = std::iter::once(name.clone()).chain(numbered);
+        names.find(|name| !is_taken(name)).unwrap_or(name)
     }
 }
 

@@ -410,7 +410,10 @@ impl<K: Object> WatchEntry<K> {
     pub(crate) fn refuse_run(&mut self, id: RunId, why: Error) -> (bool, WatchAction) {
         let action = self.act(WatchInput::SpawnFailed(id));
         let before = visible(&self.status);
-        self.status.failures.end_with(why);
+        // A run that another has replaced says nothing of the object any more.
+        if self.state() == WatchState::Stopped(StopReason::NoRoom) {
+            self.status.failures.end_with(why);
+        }
         (before != visible(&self.status), action)
     }
 

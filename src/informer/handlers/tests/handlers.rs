@@ -67,6 +67,15 @@ fn ct_10_the_filter_decides_by_the_old_and_the_new_state() {
     }
 }
 
+/// A queue at its bound joins the last change and the delete.
+#[test]
+fn a_filter_loses_no_delete_of_what_it_passed_on() {
+    let (forward, receiver) = Forward::unbounded();
+    let mut handler = FilteringHandler::new(matches, forward);
+    deliver(&mut handler, &["+a5", "-a1", "-a1", "+b5", "b1>2", "-b2"]);
+    assert_eq!(taken(&receiver), ["+a5", "-a1", "+b5", "-b1"]);
+}
+
 fn matches(object: &ConfigMap) -> bool {
     let version = object.metadata.resource_version.as_deref();
     version.is_some_and(|version| version > "4")

@@ -1,6 +1,8 @@
 //! The informers that a start starts (IS-3).
 
 use super::*;
+use crate::http::{Client, ClientOptions, Config};
+use crate::{Compact, Metadata};
 
 /// As `StartWithContext`, which may be called again after more were asked for.
 #[test]
@@ -44,6 +46,34 @@ fn is_3_an_informer_that_its_user_started_or_stopped_stays_as_it_is() {
     assert!(secrets.is_stopped() && stage.source.secrets.requests().is_empty());
     let again = set.informer::<Secret>().unwrap();
     assert!(Arc::ptr_eq(&again, &secrets), "it is not made anew");
+}
+
+/// A client whose requests nobody answers.
+fn client() -> Client {
+    let config = Config::for_server("http://127.0.0.1:1").unwrap();
+    Client::new(&config, ClientOptions::default()).unwrap()
+}
+
+/// Seen: the start was `Ok`, and the informer was dead.
+#[test]
+fn is_3_an_informer_that_cannot_start_fails_the_start() {
+    let set = InformerSet::new(client(), InformerSetOptions::default());
+    let nodes = set.informer_in::<Node>(&Scope::namespace("shop")).unwrap();
+    let error = set.start().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(nodes.is_stopped());
+}
+
+/// Results and errors name informers.
+#[test]
+fn informers_of_one_kind_in_several_representations_have_names_of_their_own() {
+    let set = InformerSet::new(client(), InformerSetOptions::default());
+    let names = [
+        set.informer::<Pod>().unwrap().name().to_owned(),
+        set.informer::<Metadata<Pod>>().unwrap().name().to_owned(),
+        set.informer::<Compact<Pod>>().unwrap().name().to_owned(),
+    ];
+    assert_eq!(names, ["pods", "pods v1", "pods v1 2"]);
 }
 
 #[test]
