@@ -1,11 +1,11 @@
 //! The only guard around code of the program: it turns a panic into an error of that call.
 
-use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, ErrorKind};
 use crate::sync;
+use crate::worker::{panic_literal, panic_text};
 
 #[cfg(feature = "testing")]
 use std::cell::RefCell;
@@ -94,22 +94,6 @@ pub(crate) fn guard_call<T>(
     call: impl FnOnce() -> Result<T, Error>,
 ) -> Result<T, Error> {
     guard(port, call)?
-}
-
-/// The text of a panic, if it has one.
-pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
-    let text = payload
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "a panic without text".to_owned())
-}
-
-/// The text of a panic, if it is a literal of the program. Formatted text may contain parts of an
-/// object.
-pub(crate) fn panic_literal(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<&str>();
-    text.map(|text| format!(": {text}")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -182,11 +182,19 @@ struct TellerState {
     /// Files have changed since the last run began.
     due: bool,
     busy: bool,
-    stops: bool,
-    has_ended: bool,
+    life: Life,
     /// The objects whose files have changed since then, and those of runs that failed.
     changed: BTreeSet<ObjectId>,
     runs: HookRuns,
+}
+
+/// Whether the thread goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Life {
+    #[default]
+    Runs,
+    Stops,
+    Ended,
 }
 
 /// How the runs of the hook stand.
@@ -208,7 +216,7 @@ impl Teller {
         let (on_thread, own) = (tells.clone(), Arc::clone(&shared));
         let worker = Worker::spawn("agent-tells", move |stop| {
             tell_until_stopped(&on_thread, &woken, &own, stop);
-            own.state.lock().has_ended = true;
+            own.state.lock().life = Life::Ended;
             own.at_rest.notify_all();
         });
         let worker = worker.map_err(|error| {
@@ -246,7 +254,7 @@ impl Teller {
 
     fn tell_by(&self, deadline: Deadline) -> Result<(), Error> {
         let mut state = self.shared.state.lock();
-        while (state.due || state.busy) && !state.stops {
+        while (state.due || state.busy) && state.life == Life::Runs {
             let late = if let Some(instant) = deadline.instant() {
                 let waited = self.shared.at_rest.wait_until(&mut state, instant);
                 waited.timed_out()
@@ -261,7 +269,7 @@ impl Teller {
             }
         }
         match &state.runs.failure {
-            _ if state.stops => Err(Error::stopped(&format!(
+            _ if state.life != Life::Runs => Err(Error::stopped(&format!(
                 "the end of {}",
                 self.tells.hook.label
             ))),
@@ -293,7 +301,7 @@ impl Teller {
     /// Waits for the end of its thread. Returns the objects that it has not told, or in vain.
     fn left(&self) -> BTreeSet<ObjectId> {
         let mut state = self.shared.state.lock();
-        while !state.has_ended {
+        while state.life != Life::Ended {
             self.shared.at_rest.wait(&mut state);
         }
         std::mem::take(&mut state.changed)
@@ -301,7 +309,11 @@ impl Teller {
 
     /// Ends the run, and who waits for it waits no more.
     fn stop(&self) {
-        self.shared.state.lock().stops = true;
+        let mut state = self.shared.state.lock();
+        if state.life == Life::Runs {
+            state.life = Life::Stops;
+        }
+        drop(state);
         self.shared.at_rest.notify_all();
         self.worker.stop();
     }

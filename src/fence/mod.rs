@@ -314,11 +314,11 @@ fn managed<K: Object>(
     let deleted = write.deleted.as_ref().map(|(_, uid)| &**uid);
     // The server has no such object, or the manager does not keep it, or it has one that cannot be
     // read, whose uid is not known.
-    let is_answer = |error: &Error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotRegistered => true,
-        kind => kind == ErrorKind::Undecodable && deleted.is_none(),
-    };
     let is_unknown = |error: &Error| error.kind() == ErrorKind::Undecodable;
+    let is_answer = |error: &Error| {
+        matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotRegistered)
+            || deleted.is_none() && is_unknown(error)
+    };
     // Before the first read, so that no change after it is missed.
     let changes = manager.subscribe();
     loop {

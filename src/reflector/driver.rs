@@ -3,7 +3,6 @@
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::failures::FailureReporter;
-use crate::guard::panic_literal;
 use crate::hooks::Hook;
 use crate::list_watch::{
     Backlog, EventKind, ListRequest, Listed, Next, OBJECTS_MAX, ObjectEvent, WatchEvent,
@@ -17,7 +16,7 @@ use crate::reflector::{
     FailedAttempt, Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink, Waiters,
 };
 use crate::sync::{Arc, Mutex};
-use crate::worker::StopToken;
+use crate::worker::{StopToken, panic_literal};
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -30,7 +30,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListerWatcher;
 use crate::object::Object;
 use crate::sync::{Arc, Mutex, ProcessCounter, Rank, atomic::Ordering};
-use crate::worker::{StopToken, Worker};
+use crate::worker::{Ending, StopToken, Worker};
 
 use driver::ReflectorDriver;
 use guarded::Guarded;
@@ -169,6 +169,10 @@ impl Reflector {
 
     pub(crate) fn thread_name(&self) -> &str {
         self.worker.name()
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        self.worker.ending()
     }
 
     /// Returns the thread alone, for an owner that waits for several together.

@@ -13,11 +13,11 @@ pub use stop::{StopSource, StopToken, WaitEnd, WakeRegistration};
 pub(crate) use waits::{Task, ThreadWait};
 pub(crate) use wake_up::WakeUp;
 
+use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::clock::{Clock, Deadline};
-use crate::guard::{panic_literal, panic_text};
 use crate::sync::{
     Arc, JoinHandle, Monitor, ProcessCounter, Rank, ThreadId, atomic::Ordering, current_thread,
     thread,
@@ -228,6 +228,32 @@ impl Drop for Alive {
         *self.end.lock() = Some(std::mem::replace(&mut self.result, Ok(())));
         self.end.notify_all();
     }
+}
+
+/// Calls a wake-up of the program's. A panic must not keep other threads from being woken.
+fn call(wake: &dyn Wake) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| wake.wake())) {
+        let said = panic_literal(payload.as_ref());
+        log::error!("a wake-up of a stop panicked{said}; nothing else ends by that");
+        // The payload belongs to the program, too: its drop may panic again.
+        drop(catch_unwind(AssertUnwindSafe(|| drop(payload))));
+    }
+}
+
+/// The text of a panic, if it has one.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| payload.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "a panic without text".to_owned())
+}
+
+/// The text of a panic, if it is a literal of the program. Formatted text may contain parts of an
+/// object.
+pub(crate) fn panic_literal(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>();
+    text.map(|text| format!(": {text}")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ use std::convert::Infallible;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::{Clock, Deadline, IntoDeadline};
-use crate::guard::guard_logged;
 use crate::sync::{
     Arc, Monitor, Rank, Wake,
     atomic::{AtomicBool, Ordering},
@@ -93,7 +92,7 @@ impl StopSource {
         };
         self.0.state.notify_all();
         for (_, wake) in wakes {
-            call(&wake);
+            super::call(&*wake);
         }
     }
 }
@@ -143,18 +142,13 @@ impl StopToken {
             state.wakes.push((id, Arc::clone(wake)));
         } else {
             drop(state);
-            call(wake);
+            super::call(&**wake);
         }
         WakeRegistration {
             shared: Arc::clone(&self.0),
             id,
         }
     }
-}
-
-/// A panic must not keep other threads from being woken.
-fn call(wake: &Arc<dyn Wake>) {
-    guard_logged("a wake-up of a stop", || wake.wake());
 }
 
 /// Keeps a [`Wake`] registered with a [`StopToken`] until it is dropped.

@@ -266,7 +266,7 @@ fn an_answer_that_nothing_was_modified_is_no_redirect() {
     })
     .unwrap_err();
     assert_eq!(
-        error.status().map(|status| status.code()),
+        error.status().map(kubecache::object::Status::code),
         Some(304),
         "{error}"
     );

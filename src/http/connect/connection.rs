@@ -30,8 +30,6 @@ pub(crate) struct Connection {
     answered: bool,
     /// The server has answered a request that it has not read to its end. The rest is not sent.
     answers_early: bool,
-    /// The server sends no more.
-    is_at_end: bool,
     broken: bool,
 }
 
@@ -43,7 +41,6 @@ impl Connection {
             buffers: GrowingBuffers::default(),
             answered: false,
             answers_early: false,
-            is_at_end: false,
             broken: false,
         }
     }
@@ -98,14 +95,14 @@ impl Connection {
         let mut sent = 0_usize;
         loop {
             let rest = self.buffers.to_send(amount).get(sent..).unwrap_or_default();
-            let (stream, is_at_end) = (&mut self.stream, self.is_at_end);
+            let (stream, interest) = (&mut self.stream, PollFlags::IN | PollFlags::OUT);
             let count = match &mut self.tls {
                 Some(session) if session.connection.wants_write() => {
-                    write(stream, is_at_end, |stream| {
+                    write(stream, interest, |stream| {
                         session.connection.write_tls(stream)
                     })?
                 }
-                None if !rest.is_empty() => write(stream, is_at_end, |stream| stream.write(rest))?,
+                None if !rest.is_empty() => write(stream, interest, |stream| stream.write(rest))?,
                 Some(_) | None => return flush(stream),
             };
             sent = sent.saturating_add(count);
@@ -118,8 +115,8 @@ impl Connection {
     /// Looks whether the server has answered before the end of the request, as it refuses large
     /// bodies: it may read no more, and closes the connection.
     fn has_early_answer(&mut self) -> Result<bool, Interrupt> {
-        if !self.is_at_end {
-            self.is_at_end = self.fill()? == Some(0);
+        if self.fill()? == Some(0) {
+            return Err(Interrupt::Io(io::ErrorKind::UnexpectedEof.into()));
         }
         // An informational answer (1xx) is not the last one.
         let status = self.buffers.input().get(STATUS_AT);
@@ -170,11 +167,10 @@ impl Connection {
     }
 }
 
-/// Writes once and returns the number of bytes. Waits when the stream takes none, unless it has
-/// bytes to read, or an end that was not seen yet.
+/// Writes once and returns the number of bytes. Waits for `interest` when the stream takes none.
 fn write(
     stream: &mut ByteStream,
-    is_at_end: bool,
+    interest: PollFlags,
     mut write: impl FnMut(&mut ByteStream) -> io::Result<usize>,
 ) -> Result<usize, Interrupt> {
     match attempt(|| write(stream))? {
@@ -184,12 +180,7 @@ fn write(
             Ok(count)
         }),
         None => {
-            let read = if is_at_end {
-                PollFlags::empty()
-            } else {
-                PollFlags::IN
-            };
-            call_context::current(|call| call.wait(&*stream, read | PollFlags::OUT))?;
+            call_context::current(|call| call.wait(&*stream, interest))?;
             Ok(0)
         }
     }
@@ -197,7 +188,7 @@ fn write(
 
 /// Sends what the stream itself holds. Waits until it is sent.
 fn flush(stream: &mut ByteStream) -> Result<(), Interrupt> {
-    while write(stream, true, |stream| stream.flush().map(|()| 1))? == 0 {}
+    while write(stream, PollFlags::OUT, |stream| stream.flush().map(|()| 1))? == 0 {}
     Ok(())
 }
 

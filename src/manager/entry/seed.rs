@@ -36,6 +36,7 @@ pub(crate) trait SeedSource<K: Object>: Send + Sync {
     fn claim(&self, key: &ObjectKey) -> Option<Arc<dyn Any + Send + Sync>>;
 
     /// Whether it will have no more seeds.
+    #[cfg(feature = "snapshot")]
     fn is_over(&self) -> bool;
 
     /// The server has answered for an object that had a seed. Called under no lock.

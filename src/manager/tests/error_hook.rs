@@ -1,10 +1,15 @@
 //! The error hook of a manager: which failures it learns of, and that its panic costs no reader an
 //! answer.
 
+use k8s_openapi::api::core::v1::Secret;
+
 use super::stage::Stage;
-use crate::error::ErrorKind;
-use crate::manager::ChangeDetection;
+use crate::error::{Error, ErrorKind};
+use crate::manager::{ChangeDetection, ManagerOptions, Owner, SecretManager};
+use crate::object::ObjectKey;
 use crate::sync::{Arc, Mutex};
+use crate::testing::{FakeSource, SourceFault, objects};
+use crate::tests::until::until;
 
 /// The calls of a hook: the request, the kind of failure, the attempts.
 type Told = Arc<Mutex<Vec<(String, ErrorKind, u32)>>>;
@@ -55,4 +60,47 @@ fn the_hook_is_not_told_what_each_reader_is() {
     stage.fail_next(super::stage::refused());
     stage.get("s").unwrap_err();
     assert_eq!(*told.lock(), []);
+}
+
+/// Seen: the housekeeper waited for the end of that thread, and joined no other any more. Each
+/// watch that ended kept its room, until none had any.
+#[test]
+fn a_hook_that_hangs_costs_the_other_objects_nothing() {
+    let (entered, is_in) = crossbeam_channel::bounded(1);
+    let (go, gate) = crossbeam_channel::bounded::<()>(0);
+    let source = FakeSource::<Secret>::new();
+    source.plan(|request| {
+        let is_its = request.scope.object_name() == Some("hangs");
+        is_its.then(|| SourceFault::Fail(Error::new(ErrorKind::Unreachable, "no route")))
+    });
+    let options = ManagerOptions::default()
+        .change_detection(ChangeDetection::Watch)
+        .watches_max(2)
+        .on_error(move |_failed| {
+            let _seen = entered.send(());
+            let _gone = gate.recv();
+        });
+    let manager = SecretManager::new(source.clone(), options).unwrap();
+    let owner = Owner::new("Test", ObjectKey::new("", "owner"));
+    let hangs = ObjectKey::new("shop", "hangs");
+    manager.add_reference(&owner, &hangs);
+    is_in.recv().unwrap();
+    manager.remove_reference(&owner, &hangs);
+    for nth in 0..4 {
+        let name = format!("next-{nth}");
+        source.set(objects::secret("shop", &name, "", &[]));
+        let key = ObjectKey::new("shop", name.as_str());
+        manager.add_reference(&owner, &key);
+        // Until the watch before has ended, this one has no room.
+        until(|| match manager.get("shop", &name) {
+            Ok(_) => true,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::TooManyReflectors, "{error}");
+                false
+            }
+        });
+        manager.remove_reference(&owner, &key);
+    }
+    drop(go);
+    drop(manager);
 }

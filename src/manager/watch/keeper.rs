@@ -11,7 +11,7 @@ use super::run::{PendingWork, ThreadRun};
 use super::starts::Starts;
 use super::starts::launch::Launcher;
 use super::state_machine::{WatchEffect, WatchInput, WatchState};
-use crate::clock::Deadline;
+use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::guard::guard;
 use crate::manager::consistent_reads::begin_read;
@@ -30,6 +30,9 @@ const CHECK_LIMIT: Duration = Duration::from_secs(10);
 
 /// The most checks in flight at once. Another one waits only if all of them hang.
 pub(crate) const CHECKS_MAX: usize = 32;
+
+/// How long the keeper itself waits for the end of a run.
+const JOIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The keeper of one manager.
 pub(crate) struct Keeper<K: Object> {
@@ -113,7 +116,7 @@ impl<K: Object> Keeper<K> {
         let (ended, recovered, is_due) = self.wait_for_work(*sweep_at, patience, stop);
         let made_room = !ended.is_empty();
         for run in ended {
-            self.join(run);
+            self.join(run, stop);
         }
         if stop.is_stopped() {
             let mut work = context.work.lock();
@@ -192,13 +195,26 @@ impl<K: Object> Keeper<K> {
     }
 
     /// Waits for the end of a run's thread, which [`PendingWork::late`] names meanwhile:
-    /// milliseconds, since its stop was raised.
-    fn join(&self, run: ThreadRun) {
-        let work = &self.context.work;
-        work.lock().joining = Some(run.handle.thread_name());
-        // The thread's own report of its panic is in the log; a run that crashed is started again.
-        run.handle.join();
-        work.lock().joining = None;
+    /// milliseconds, since its stop was raised. Code of the program may hold it up. Another thread
+    /// waits for it then.
+    fn join(&self, run: ThreadRun, stop: &StopToken) {
+        let work = Arc::clone(&self.context.work);
+        let thread = run.handle.thread_name();
+        work.lock().joining.push(thread.clone());
+        let patience = Clock::system().after(JOIN_PATIENCE);
+        let patience = if cfg!(shuttle) {
+            Deadline::NEVER
+        } else {
+            patience
+        };
+        if stop.is_stopped() || run.handle.ends_by(patience) {
+            return run.join(&work);
+        }
+        log::warn!("thread {thread} was asked to end {JOIN_PATIENCE:?} ago: its code hangs");
+        // Without another thread, the run is dropped here, which waits.
+        if let Ok(waiting) = Worker::spawn("hk-late", move |_| run.join(&work)) {
+            self.check_threads.add(waiting);
+        }
     }
 
     /// Starts the watches that had no room, until one finds none again. Another failure of a watch

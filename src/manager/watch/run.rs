@@ -5,6 +5,7 @@ use std::sync::Weak;
 use std::time::Instant;
 
 use super::reflector_limit::ReflectorLimit;
+use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::object::ResourceVersion;
 use crate::reflector::{Reflector, ReflectorStatus};
@@ -20,6 +21,11 @@ pub(crate) trait RunHandle: Send {
 
     /// Asks the thread to end; returns at once.
     fn stop(&self);
+
+    /// Waits for its end until `deadline`. Returns whether a join would not wait.
+    fn ends_by(&self, _deadline: Deadline) -> bool {
+        true
+    }
 
     /// Waits for its end. The log has its panic, if it panicked.
     fn join(self: Box<Self>);
@@ -58,6 +64,12 @@ impl RunHandle for Reflector {
         Self::stop(self);
     }
 
+    fn ends_by(&self, deadline: Deadline) -> bool {
+        let end = self.ending();
+        // A thread that waits for this one is detached by the join.
+        end.wait_until(&Clock::system(), deadline).unwrap_or(true)
+    }
+
     fn join(self: Box<Self>) {
         drop(Self::join(*self));
     }
@@ -86,13 +98,24 @@ pub(crate) struct ThreadRun {
     pub(crate) _by_name: Option<Arc<()>>,
 }
 
+impl ThreadRun {
+    /// Waits for the end of its thread. The log has its panic; a run that crashed is started again.
+    pub(crate) fn join(self, work: &Monitor<PendingWork>) {
+        let thread = self.handle.thread_name();
+        self.handle.join();
+        let mut work = work.lock();
+        let joined = work.joining.iter().position(|name| *name == thread);
+        joined.map(|at| work.joining.swap_remove(at));
+    }
+}
+
 /// The work that waits for the keeper.
 #[derive(Default)]
 pub(crate) struct PendingWork {
     /// Runs that were asked to end and are to be joined.
     pub(crate) ended: Vec<ThreadRun>,
-    /// The name of the thread that the keeper joins now.
-    pub(crate) joining: Option<String>,
+    /// The names of the threads that are joined now.
+    pub(crate) joining: Vec<String>,
     /// Runs that have room and were not joined. A run on its way from an entry to `ended`, on
     /// another thread, is in neither.
     pub(crate) alive: usize,

@@ -100,7 +100,9 @@ fn the_folders_of_somebodys_keep_owner_and_mode() {
     let secret = objects::secret("alice", "passwords", "1", &[("list", "x")]);
     let is_root = rustix::process::geteuid().is_root();
     for (nth, mode) in [(0, 0o700), (1, 0o700), (2, 0o700), (2, 0o755)] {
-        folders.iter().for_each(|folder| chmod(folder, 0o755));
+        for folder in &folders {
+            chmod(folder, 0o755);
+        }
         chmod(&folders[nth], mode);
         if is_root {
             chown(&folders[nth], Some(7), None).unwrap();

@@ -186,7 +186,7 @@ fn si_19_a_slow_handler_is_warned_of_once_until_its_queue_was_empty() {
 /// program's text.
 #[test]
 fn a_panic_that_formats_an_object_is_not_logged_in_its_words() {
-    use crate::guard::panic_literal as literal;
+    use crate::worker::panic_literal as literal;
     let canary = "canary".to_owned();
     let formatted = std::panic::catch_unwind(|| panic!("bytes: {canary}")).unwrap_err();
     assert_eq!(literal(formatted.as_ref()), "");
