@@ -66,7 +66,11 @@ impl Plan {
         let is_new = entries.selected != selected;
         let before = std::mem::replace(&mut entries.selected, selected);
         let Entries { selected, left, .. } = &mut *entries;
-        left.extend(before);
+        left.extend(
+            before
+                .into_iter()
+                .filter(|(_, entry)| !entry.tells.is_empty()),
+        );
         left.retain(|object, _| !selected.contains_key(object));
         is_new
     }
@@ -123,7 +127,10 @@ mod tests {
                 name: name.to_owned(),
                 what: What::Pods(None),
                 rules: Rules::default(),
-                tells: Tells::default(),
+                tells: Tells {
+                    signal: Some("/run/app.pid".into()),
+                    ..Tells::default()
+                },
             })
         };
         let object: ObjectId = references::of_flag("secret", "shop/db").unwrap();

@@ -13,7 +13,7 @@ use kubecache::worker::{StopToken, Worker};
 use kubecache::{Error, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Entry};
 use crate::hook::{self, HookOptions, Ran};
 use crate::managers::ObjectId;
 use crate::pid_file::PidFile;
@@ -111,16 +111,18 @@ impl Tellers {
         self.tell_entries(objects);
     }
 
+    /// Tells each of them once of all its objects, so that it runs its program once.
     fn tell_entries(&self, objects: &BTreeSet<ObjectId>) {
         let of_entries = self.of_entries.lock().clone();
-        for object in objects {
-            let entry = self.plan.entry_of_change(object);
-            let is_its = |teller: &&Arc<Teller>| {
-                let entry = entry.as_ref();
-                entry.is_some_and(|entry| entry.tells == teller.tells)
-            };
-            if let Some(teller) = of_entries.iter().find(is_its) {
-                teller.tell([object.clone()].into());
+        let of_entry = |object| Some((object, self.plan.entry_of_change(object)?));
+        let changed: Vec<(&ObjectId, Arc<Entry>)> = objects.iter().filter_map(of_entry).collect();
+        for teller in of_entries {
+            let its = changed
+                .iter()
+                .filter(|(_, entry)| entry.tells == teller.tells);
+            let its: BTreeSet<_> = its.map(|(object, _)| (*object).clone()).collect();
+            if !its.is_empty() {
+                teller.tell(its);
             }
         }
     }
@@ -197,6 +199,16 @@ enum Life {
     Ended,
 }
 
+/// Tells that the thread ends, also by a panic.
+struct Ending<'a>(&'a Telling);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().life = Life::Ended;
+        self.0.at_rest.notify_all();
+    }
+}
+
 /// How the runs of the hook stand.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HookRuns {
@@ -215,9 +227,8 @@ impl Teller {
         let shared = Arc::<Telling>::default();
         let (on_thread, own) = (tells.clone(), Arc::clone(&shared));
         let worker = Worker::spawn("agent-tells", move |stop| {
+            let _ending = Ending(&own);
             tell_until_stopped(&on_thread, &woken, &own, stop);
-            own.state.lock().life = Life::Ended;
-            own.at_rest.notify_all();
         });
         let worker = worker.map_err(|error| {
             Error::new(ErrorKind::Resources, "thread agent-tells").with_source(error)
@@ -409,7 +420,7 @@ mod tests {
     use kubecache::object::ObjectKey;
 
     use super::*;
-    use crate::declaration::{Entry, What};
+    use crate::declaration::What;
     use crate::layout::Rules;
     use crate::references;
 
@@ -460,9 +471,10 @@ mod tests {
             tellers.declare(&of_all(command)).unwrap();
         };
         declare("/nowhere/relaod");
-        let object = references::of_flag("secret", "shop/db").unwrap();
-        tellers.tell(&[object].into());
+        let object = |name| references::of_flag("secret", name).unwrap();
+        tellers.tell(&["shop/a", "shop/b"].map(object).into());
         tellers.tell_by(soon()).unwrap_err();
+        assert_eq!(tellers.runs().unwrap().failed, 1, "both in one run");
         declare("true");
         while tellers.runs().unwrap().succeeded == 0 {
             std::thread::yield_now();

@@ -106,15 +106,15 @@ impl Connection {
                 Some(_) | None => return flush(stream),
             };
             sent = sent.saturating_add(count);
-            if count == 0 && self.has_early_answer()? {
+            if count == 0 && self.take_early_answer()? {
                 return Ok(());
             }
         }
     }
 
-    /// Looks whether the server has answered before the end of the request, as it refuses large
-    /// bodies: it may read no more, and closes the connection.
-    fn has_early_answer(&mut self) -> Result<bool, Interrupt> {
+    /// Takes the answer of a server that does not read the request to its end, as it refuses large
+    /// bodies: nothing more is sent. Returns whether there is one.
+    fn take_early_answer(&mut self) -> Result<bool, Interrupt> {
         if self.fill()? == Some(0) {
             return Err(Interrupt::Io(io::ErrorKind::UnexpectedEof.into()));
         }
@@ -133,7 +133,7 @@ impl Connection {
         let why = self.explain(interrupt);
         let is_begun = call_context::current(|call| Ok(call.bytes_out > 0))?;
         // Before its first byte, it is no answer to this request.
-        if is_begun && why.is_closed_by_peer() && self.has_early_answer().unwrap_or_default() {
+        if is_begun && why.is_closed_by_peer() && self.take_early_answer().unwrap_or_default() {
             return Ok(());
         }
         Err(why)

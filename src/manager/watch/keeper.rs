@@ -201,13 +201,12 @@ impl<K: Object> Keeper<K> {
         let work = Arc::clone(&self.context.work);
         let thread = run.handle.thread_name();
         work.lock().joining.push(thread.clone());
-        let patience = Clock::system().after(JOIN_PATIENCE);
-        let patience = if cfg!(shuttle) {
+        let until = if cfg!(shuttle) {
             Deadline::NEVER
         } else {
-            patience
+            Clock::system().after(JOIN_PATIENCE)
         };
-        if stop.is_stopped() || run.handle.ends_by(patience) {
+        if stop.is_stopped() || run.handle.ends_by(until) {
             return run.join(&work);
         }
         log::warn!("thread {thread} was asked to end {JOIN_PATIENCE:?} ago: its code hangs");
