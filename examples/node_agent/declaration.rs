@@ -15,7 +15,7 @@ use crate::hook::HookOptions;
 use crate::layout::{Absence, Combined, Format, Rules};
 use crate::managers::ObjectId;
 use crate::references::reference;
-use crate::teller::Tells;
+use crate::teller::{FIELD, Tells};
 use crate::users;
 
 /// Entries of more objects than a node has.
@@ -312,7 +312,7 @@ fn tells(section: &Section) -> Result<Tells, Error> {
     let limit = limit.unwrap_or(EXEC_TIMEOUT);
     Ok(Tells {
         hook: HookOptions {
-            label: "exec",
+            label: FIELD,
             command,
             limit: (!limit.is_zero()).then_some(limit),
         },

@@ -1,5 +1,6 @@
 //! The objects as files of a directory, and who is told when they change.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -12,7 +13,8 @@ use kubecache::{Error, ErrorKind};
 use crate::declaration::Declaration;
 use crate::managers::Managers;
 use crate::plan::Plan;
-use crate::teller::{HookRuns, Tellers, Tells};
+use crate::teller::{self, HookRuns, Tellers, Tells};
+use crate::told::Told;
 
 /// What the flags say of files.
 #[derive(Clone, Debug, Default)]
@@ -55,8 +57,16 @@ impl Files {
             outlet = outlet.layout(move |kind, key, presence| plan.lay_out(kind, key, presence));
         }
         let outlet = Arc::new(Outlet::open(outlet)?);
-        let tellers = Tellers::start(&options.tells, plan.cloned().unwrap_or_default())?;
-        let tellers = Arc::new(tellers);
+        let told = Told::read(directory);
+        let left = [teller::FLAG, teller::FIELD].map(|label| {
+            let left = told.left(&outlet, label);
+            left.unwrap_or_else(|error| {
+                log::warn!("{error}; what an earlier agent did not tell is not told");
+                BTreeSet::new()
+            })
+        });
+        let plan = plan.cloned().unwrap_or_default();
+        let tellers = Arc::new(Tellers::start(&options.tells, plan, told, left)?);
         let hook = |kind| Some(tellers.hook(kind));
         let (secrets, config_maps) = managers.shared();
         Ok(Some(Self {
@@ -81,8 +91,9 @@ impl Files {
     }
 
     /// References came or went. What nobody references now may go, also what an earlier agent
-    /// wrote.
+    /// wrote. What that one did not tell is told.
     pub(crate) fn references_are_complete(&self) {
+        self.tellers.tell_left();
         self.secrets.references_are_complete();
         self.config_maps.references_are_complete();
     }

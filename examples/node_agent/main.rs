@@ -56,6 +56,7 @@ mod teller;
 #[cfg(test)]
 #[path = "../../src/tests/temp_directory.rs"]
 mod temp_directory;
+mod told;
 mod usage;
 mod users;
 mod wait_line;

@@ -18,9 +18,13 @@ use crate::hook::{self, HookOptions, Ran};
 use crate::managers::ObjectId;
 use crate::pid_file::PidFile;
 use crate::plan::Plan;
+use crate::told::Told;
 
 /// The flag that names a program.
 pub(crate) const FLAG: &str = "--exec-on-change";
+
+/// The field of an entry that names one.
+pub(crate) const FIELD: &str = "exec";
 
 /// Who is told that files have changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,17 +48,38 @@ pub(crate) struct Tellers {
     /// Entries that name the same have one.
     of_entries: Mutex<Vec<Arc<Teller>>>,
     plan: Plan,
+    told: Arc<Told>,
+    /// What earlier agents did not tell: of the flags, of entries.
+    left: Mutex<[BTreeSet<ObjectId>; 2]>,
 }
 
 impl Tellers {
-    pub(crate) fn start(of_flags: &Tells, plan: Plan) -> Result<Self, Error> {
+    /// `told` is what earlier agents told, and `left` what they did not: of the flags, of entries.
+    pub(crate) fn start(
+        of_flags: &Tells,
+        plan: Plan,
+        told: Told,
+        left: [BTreeSet<ObjectId>; 2],
+    ) -> Result<Self, Error> {
+        let told = Arc::new(told);
         let is_given = !of_flags.is_empty();
-        let of_flags = is_given.then(|| Teller::start(of_flags)).transpose()?;
+        let of_flags = is_given.then(|| Teller::start(of_flags, &told));
         Ok(Self {
-            of_flags: of_flags.map(Arc::new),
+            of_flags: of_flags.transpose()?.map(Arc::new),
             of_entries: Mutex::default(),
             plan,
+            told,
+            left: Mutex::new(left),
         })
+    }
+
+    /// Tells what earlier agents did not, once all objects have their entries.
+    pub(crate) fn tell_left(&self) {
+        let [of_flags, of_entries] = std::mem::take(&mut *self.left.lock());
+        if let (Some(teller), false) = (&self.of_flags, of_flags.is_empty()) {
+            teller.tell(of_flags);
+        }
+        self.tell_entries(&of_entries);
     }
 
     /// Tells those that the entries name by now, and no others any more.
@@ -69,7 +94,7 @@ impl Tellers {
             }
             now.push(match before.iter().position(is_it) {
                 Some(at) => before.swap_remove(at),
-                None => Arc::new(Teller::start(&entry.tells)?),
+                None => Arc::new(Teller::start(&entry.tells, &self.told)?),
             });
         }
         *self.of_entries.lock() = now;
@@ -222,13 +247,14 @@ pub(crate) struct HookRuns {
 }
 
 impl Teller {
-    fn start(tells: &Tells) -> Result<Self, Error> {
+    fn start(tells: &Tells, told: &Arc<Told>) -> Result<Self, Error> {
         let (changed, woken) = bounded(1);
         let shared = Arc::<Telling>::default();
         let (on_thread, own) = (tells.clone(), Arc::clone(&shared));
+        let told = Arc::clone(told);
         let worker = Worker::spawn("agent-tells", move |stop| {
             let _ending = Ending(&own);
-            tell_until_stopped(&on_thread, &woken, &own, stop);
+            tell_until_stopped(&on_thread, &woken, (&own, &told), stop);
         });
         let worker = worker.map_err(|error| {
             Error::new(ErrorKind::Resources, "thread agent-tells").with_source(error)
@@ -359,7 +385,12 @@ impl HookRuns {
     }
 }
 
-fn tell_until_stopped(tells: &Tells, woken: &Receiver<()>, shared: &Telling, stop: &StopToken) {
+fn tell_until_stopped(
+    tells: &Tells,
+    woken: &Receiver<()>,
+    (shared, told): (&Telling, &Told),
+    stop: &StopToken,
+) {
     let label = tells.hook.label;
     let signal = if label == FLAG {
         "--signal-on-change"
@@ -389,6 +420,8 @@ fn tell_until_stopped(tells: &Tells, woken: &Receiver<()>, shared: &Telling, sto
             state.busy = true;
             std::mem::take(&mut state.changed)
         };
+        let files = told.look(&changed);
+        let mut has_failed = false;
         if let Some(file) = &mut pid_file
             && let Err(error) = file.signal(stop)
         {
@@ -404,11 +437,15 @@ fn tell_until_stopped(tells: &Tells, woken: &Receiver<()>, shared: &Telling, sto
                 Some(why) => log::error!("{label} {program}: {why}, after {took:?}"),
             }
             let mut state = shared.state.lock();
-            if ran.failure.is_some() {
+            has_failed = ran.failure.is_some();
+            if has_failed {
                 // The next run is told of them too.
                 state.changed.extend(changed);
             }
             state.runs.ended(ran);
+        }
+        if !has_failed {
+            told.keep(label, files);
         }
         shared.state.lock().busy = false;
         shared.at_rest.notify_all();
@@ -430,7 +467,7 @@ mod tests {
     fn a_message_without_a_change_runs_nothing() {
         let mut tells = Tells::default();
         tells.hook.command = vec!["true".to_owned()];
-        let teller = Teller::start(&tells).unwrap();
+        let teller = Teller::start(&tells, &Arc::default()).unwrap();
         let object = || ObjectId {
             kind: "Secret".into(),
             key: ObjectKey::new("shop", "db"),
@@ -463,8 +500,9 @@ mod tests {
     #[test]
     fn what_a_program_was_told_in_vain_the_next_one_is_told() {
         let plan = Plan::default();
-        let tellers = Tellers::start(&Tells::default(), plan.clone()).unwrap();
-        let tellers = Arc::new(tellers);
+        let none = (Tells::default(), Told::default());
+        let tellers = Tellers::start(&none.0, plan.clone(), none.1, Default::default());
+        let tellers = Arc::new(tellers.unwrap());
         let soon = || Clock::system().after(Duration::from_secs(300));
         let declare = |command| {
             plan.declare(&of_all(command), BTreeSet::new());

@@ -204,6 +204,61 @@ fn once_fails_with_a_hook_that_fails_or_cannot_be_run() {
     }
 }
 
+/// Seen: what a run was told in vain, or when its agent was killed, no later agent told anybody.
+#[test]
+fn what_a_program_was_not_told_of_the_next_agent_tells_it() {
+    let machine = Machine::new("exit 3");
+    let config = machine.directory.join("config");
+    let entry = format!(
+        "{{configMap: shop/a, exec: [{}]}}",
+        machine.script().display()
+    );
+    fs::write(&config, format!("entries: [{entry}]")).unwrap();
+    let output = machine.directory.join("out");
+    let url = machine.server.url();
+    let of_entry = [
+        "--server",
+        &url,
+        "--config",
+        config.to_str().unwrap(),
+        "--output-dir",
+    ];
+    let of_entry = [&of_entry[..], &[output.to_str().unwrap()]].concat();
+    let of_flag = machine.flags(&machine.script(), &[]);
+    let of_flag: Vec<_> = of_flag.iter().map(String::as_str).collect();
+    let again = "echo \"again $KUBECACHE_CHANGED\"";
+    for flags in [of_flag, of_entry] {
+        let run = |flags: &[&str]| {
+            let ended = AGENT.run(&[flags, &["--once"]].concat());
+            let told = ended
+                .stderr
+                .lines()
+                .filter(|line| line.starts_with("again "));
+            let told: Vec<_> = told.map(str::to_owned).collect();
+            assert!(!ended.stderr.contains("no outlet made"), "{}", ended.stderr);
+            (ended.code, told)
+        };
+        let nothing = Vec::<String>::new();
+        drop(fs::remove_dir_all(&output));
+        machine.set_script("exit 3");
+        assert_eq!(run(&flags), (1, nothing.clone()));
+        machine.set_script(again);
+        assert_eq!(run(&flags), (0, vec!["again configmap shop/a".to_owned()]));
+        assert_eq!(run(&flags), (0, nothing.clone()));
+
+        machine.set_script("echo \"told $$\"; exec sleep 1000");
+        machine.set_map(flags[2]);
+        let mut agent = Running::new(AGENT.command(&flags));
+        let pid = told(&mut agent, "told ").parse().unwrap();
+        agent.signal(Signal::KILL);
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+        drop(agent.wait());
+        machine.set_script(again);
+        assert_eq!(run(&flags), (0, vec!["again configmap shop/a".to_owned()]));
+        assert_eq!(run(&flags), (0, nothing));
+    }
+}
+
 /// Seen: with `--once` the first signal was heard after the run, and the second left the run alone.
 #[test]
 fn signals_leave_nothing_of_a_run_behind() {

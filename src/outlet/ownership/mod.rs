@@ -218,10 +218,8 @@ fn is_new_marker(name: &str) -> bool {
 fn look(root: &Folder) -> io::Result<Found> {
     let mut found = Found::default();
     let names = root.names()?.into_iter();
-    let names = names.filter(|name| {
-        let is_marker = name == MARKER || is_new_marker(name);
-        !is_marker && name != OF_THE_DISK
-    });
+    // What begins as the marker does is of the program that has the outlet.
+    let names = names.filter(|name| !name.starts_with(MARKER) && name != OF_THE_DISK);
     let names: Vec<_> = names.collect();
     found.is_empty = names.is_empty();
     look_at(root, names, "", DEPTH, &mut found);
