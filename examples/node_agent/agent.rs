@@ -201,7 +201,7 @@ impl Agent<'_> {
                 Woken::Signal | Woken::HangUp => return Ok(Ended::Complete),
                 Woken::OutputClosed(error) => return Ok(Ended::OutputClosed(error)),
                 Woken::Selected => node.look_at_selections(),
-                Woken::Something | Woken::ConfigChanged => {}
+                Woken::Something | Woken::ConfigChanged => node.look_at_departed(),
             }
             served.follow_configuration();
             // All that came so far belongs to one look.

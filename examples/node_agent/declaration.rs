@@ -209,10 +209,15 @@ fn entry(section: &Section) -> Result<Entry, Error> {
             What::One(_) | What::Pods(_) => field.to_owned(),
         },
     };
+    let mut rules = rules(section)?;
+    if matches!(what, What::Selected(_)) && !section.has("deleted") {
+        // Such objects come and go, and nobody would take their files away.
+        rules.deleted = Absence::Remove;
+    }
     Ok(Entry {
         name,
         what,
-        rules: rules(section)?,
+        rules,
         tells: tells(section)?,
     })
 }

@@ -6,7 +6,7 @@ use kubecache::manager::{
     ChangeDetection, Changes, ConfigMapManager, ManagerOptions, ObjectManager, ObjectReport, Owner,
     SecretManager,
 };
-use kubecache::object::{Object, ObjectData, ObjectKey};
+use kubecache::object::{LabelMatcher, LabelSelector, Object, ObjectData, ObjectKey};
 use kubecache::{Error, ErrorKind};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -159,6 +159,24 @@ impl Managers {
             drop(self.secrets.get_cached(namespace, name));
         } else {
             drop(self.config_maps.get_cached(namespace, name));
+        }
+    }
+
+    /// Whether the object in memory has these labels; `None` if there is none.
+    pub(crate) fn has_labels(&self, object: &ObjectId, labels: &LabelSelector) -> Option<bool> {
+        // The server has taken the selector.
+        let matcher = LabelMatcher::parse(labels).ok()?;
+        let (namespace, name) = (object.key.namespace(), object.key.name());
+        if object.kind == "Secret" {
+            let kept = self.secrets.get_cached(namespace, name).ok().flatten()?;
+            Some(matcher.matches_object(&**kept))
+        } else {
+            let kept = self
+                .config_maps
+                .get_cached(namespace, name)
+                .ok()
+                .flatten()?;
+            Some(matcher.matches_object(&**kept))
         }
     }
 

@@ -159,7 +159,7 @@ impl Node {
 
     /// Keeps what the selections have found by now.
     pub(crate) fn look_at_selections(&mut self) {
-        let found = self.selections.found();
+        let found = self.selections.found(&self.managers);
         let all: BTreeSet<_> = self.wanted.iter().chain(found.keys()).cloned().collect();
         let is_planned_anew = self.plan.as_ref().is_some_and(|plan| plan.select(found));
         if let (Some(files), true) = (&self.files, is_planned_anew) {
@@ -176,6 +176,13 @@ impl Node {
             }
         }
         self.references_are_complete();
+    }
+
+    /// An object may have changed.
+    pub(crate) fn look_at_departed(&mut self) {
+        if self.selections.have_departed() {
+            self.look_at_selections();
+        }
     }
 
     /// Whether there is something out of a snapshot that the server has not told of.

@@ -14,11 +14,20 @@ use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 use parking_lot::Mutex;
 
 use crate::declaration::{Declaration, Entry, Selection};
-use crate::managers::ObjectId;
+use crate::layout::Absence;
+use crate::managers::{Managers, ObjectId};
 use crate::tell::one_line;
 
-/// The keys of a selection; `None` until its first list.
-type Keys = Arc<Mutex<Option<BTreeSet<ObjectKey>>>>;
+/// The keys of a selection.
+#[derive(Debug, Default)]
+struct Selected {
+    /// `None` until the first list.
+    here: Option<BTreeSet<ObjectKey>>,
+    /// Those that were here: deleted, or of other labels now.
+    departed: BTreeSet<ObjectKey>,
+}
+
+type Keys = Arc<Mutex<Selected>>;
 
 /// The selections that are followed, one thread and one watch each.
 pub(crate) struct Selections {
@@ -90,20 +99,40 @@ impl Selections {
         )
     }
 
-    /// The objects that were found, each with the first entry that selects it.
-    pub(crate) fn found(&self) -> BTreeMap<ObjectId, Arc<Entry>> {
+    /// The objects that were found, each with the first entry that selects it, and those that the
+    /// server has deleted since where the entry keeps their files.
+    pub(crate) fn found(&self, managers: &Managers) -> BTreeMap<ObjectId, Arc<Entry>> {
         let mut found = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         for (selection, entry) in &self.entries {
-            let keys = self.running.get(selection).map(|(keys, _)| keys.lock());
-            for key in keys.iter().filter_map(|keys| keys.as_ref()).flatten() {
-                let object = ObjectId {
-                    kind: selection.kind.into(),
-                    key: key.clone(),
-                };
+            let Some((keys, _)) = self.running.get(selection) else {
+                continue;
+            };
+            if !seen.insert(selection) {
+                continue;
+            }
+            let object = |key: &ObjectKey| ObjectId {
+                kind: selection.kind.into(),
+                key: key.clone(),
+            };
+            let labels = LabelSelector::new(selection.labels.as_str());
+            let stays = |key: &ObjectKey| {
+                entry.rules.deleted != Absence::Remove
+                    && managers.has_labels(&object(key), &labels) != Some(false)
+            };
+            let mut keys = keys.lock();
+            keys.departed.retain(stays);
+            for object in keys.here.iter().flatten().chain(&keys.departed).map(object) {
                 found.entry(object).or_insert_with(|| Arc::clone(entry));
             }
         }
         found
+    }
+
+    /// Whether a change of an object may change what is found.
+    pub(crate) fn have_departed(&self) -> bool {
+        let mut running = self.running.values();
+        running.any(|(keys, _)| !keys.lock().departed.is_empty())
     }
 
     /// The entries whose objects are not known yet, each with the last failure.
@@ -113,7 +142,7 @@ impl Selections {
             let Some((keys, reflector)) = self.running.get(selection) else {
                 return Some(name);
             };
-            if keys.lock().is_some() {
+            if keys.lock().here.is_some() {
                 return None;
             }
             Some(match reflector.status().failures.last() {
@@ -128,7 +157,7 @@ impl Selections {
     pub(crate) fn are_known(&self) -> bool {
         let running = |(selection, _): &(Selection, _)| self.running.get(selection);
         let mut all = self.entries.iter().map(running);
-        all.all(|running| running.is_some_and(|(keys, _)| keys.lock().is_some()))
+        all.all(|running| running.is_some_and(|(keys, _)| keys.lock().here.is_some()))
     }
 }
 
@@ -167,13 +196,27 @@ impl<K: Object> Sink<K> for KeySink {
     }
 
     fn commit(&mut self, staging: Self::Staging, _of: &Replacement) -> Result<(), Error> {
-        *self.keys.lock() = Some(staging);
+        let mut keys = self.keys.lock();
+        let before = keys.here.replace(staging);
+        keys.departed.extend(before.into_iter().flatten());
+        let Selected { here, departed } = &mut *keys;
+        departed.retain(|key| !here.iter().any(|here| here.contains(key)));
+        drop(keys);
         self.changed();
         Ok(())
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
-        if apply(self.keys.lock().get_or_insert_default(), &event) {
+        let mut keys = self.keys.lock();
+        let has_changed = apply(keys.here.get_or_insert_default(), &event);
+        let key = event.object.key();
+        if event.kind != EventKind::Deleted {
+            keys.departed.remove(&key);
+        } else if has_changed {
+            keys.departed.insert(key);
+        }
+        drop(keys);
+        if has_changed {
             self.changed();
         }
         Ok(())

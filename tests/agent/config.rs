@@ -208,6 +208,41 @@ fn what_the_server_deletes_stays_or_goes_as_the_entry_says() {
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 
+/// Seen: what a selection had found went with its object although the entry said `keep`.
+#[test]
+fn what_a_selection_found_stays_after_its_deletion_if_the_entry_says_so() {
+    let of = |label| format!("- configMaps: {{namespace: shop, labels: app={label}}}\n");
+    let machine = Machine::new(&format!("{}  deleted: keep\n{}", of("web"), of("job")));
+    let labelled = |name: &str, label: &str, value: &str| {
+        let mut map = objects::config_map("shop", name, "", &[("a", value)]);
+        map.metadata.labels = Some([("app".to_owned(), label.to_owned())].into());
+        machine.server.apply(&map).unwrap();
+    };
+    let all = [("stays", "web"), ("other", "web"), ("goes", "job")];
+    for (name, label) in all {
+        labelled(name, label, "1");
+    }
+    let agent = machine.start(&[]);
+    for (name, _) in all {
+        has(&machine.file(&format!("{name}/a")), "1");
+    }
+    let delete = |name| machine.server.delete::<ConfigMap>("shop", name).unwrap();
+    delete("stays");
+    delete("goes");
+    is_gone(&machine.file("goes"));
+    // Its labels change, and not the object's end: nobody selects it.
+    labelled("other", "none", "1");
+    is_gone(&machine.file("other"));
+    assert!(machine.file("stays/a").exists());
+    labelled("stays", "web", "2");
+    has(&machine.file("stays/a"), "2");
+    // Comes again with other labels.
+    delete("stays");
+    labelled("stays", "none", "3");
+    is_gone(&machine.file("stays"));
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
 /// A file that somebody edits is followed without a signal, and at a SIGHUP at once.
 #[test]
 fn a_changed_file_is_followed_and_a_wrong_one_changes_nothing() {
