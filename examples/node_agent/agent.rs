@@ -386,7 +386,9 @@ impl Agent<'_> {
         if !self.options.sources.has_files() {
             return log::info!("{why}: there is no file to read again");
         }
-        let wrong = match self.read_detached() {
+        let read = self.read_detached();
+        let read = read.and_then(|wanted| self.options.check(&wanted).map(|()| wanted));
+        let wrong = match read {
             Err(wrong) => wrong,
             Ok(wanted) if wanted.is_empty() && self.node_name.is_none() => {
                 "no object is named".to_owned()
@@ -444,7 +446,7 @@ impl Agent<'_> {
         let on_thread = Arc::clone(files);
         let writing = Worker::spawn("agent-files", move |_stop| {
             let written = on_thread.write_by(deadline);
-            drop(send.send(written.and_then(|()| on_thread.tell_by(deadline))));
+            drop(send.send(written.and(on_thread.tell_by(deadline))));
         });
         if let Err(error) = writing {
             let error = Error::new(ErrorKind::Resources, "thread agent-files").with_source(error);

@@ -195,6 +195,36 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Refuses a configuration that does not fit the flags: files without a directory, credentials
+    /// without a socket, and a socket without credentials.
+    pub(crate) fn check(&self, wanted: &Wanted) -> Result<(), String> {
+        let declaration = wanted.declaration.as_deref();
+        let has_files =
+            |entry: &Arc<Entry>| entry.rules != Rules::default() || !entry.tells.is_empty();
+        let entries = declaration.map_or(&[][..], |declared| &declared.entries);
+        if self.files.directory.is_none() && entries.iter().any(has_files) {
+            let file = self.sources.config.as_deref().unwrap_or(Path::new(""));
+            let file = file.display();
+            return Err(format!(
+                "{file}: directory: missing: name one there, or with --output-dir"
+            ));
+        }
+        let has_units = declaration.is_some_and(|declared| !declared.credentials.units.is_empty());
+        let why = match &self.credentials.socket {
+            Some(_) if self.once => {
+                "--credential-socket answers while the agent runs: leave --once out"
+            }
+            Some(_) if self.sources.config.is_none() => {
+                "--credential-socket needs --config, which declares the credentials"
+            }
+            None if has_units && !self.once && !self.checks_config => {
+                "the configuration declares credentials: give --credential-socket"
+            }
+            _ => return Ok(()),
+        };
+        Err(why.to_owned())
+    }
+
     /// What another read of the configuration changed that the agent takes in only when it starts.
     pub(crate) fn needs_restart(&self, wanted: &Wanted) -> Option<&'static str> {
         let [before, now] = [&self.wanted, wanted].map(|wanted| wanted.declaration.as_ref());
@@ -258,9 +288,9 @@ where
     }
     options.wanted = options.sources.read()?;
     if let Some(declaration) = options.wanted.declaration.clone() {
-        declared(&declaration, &mut options)?;
+        declared(&declaration, &mut options);
     }
-    credentials(&options)?;
+    options.check(&options.wanted)?;
     let files = &options.files;
     let tells = !files.tells.hook.command.is_empty() || files.tells.signal.is_some();
     let needs_directory = tells || files.owner.is_some() || files.adopts;
@@ -283,26 +313,8 @@ where
     Ok(Command::Run(Box::new(options)))
 }
 
-/// Refuses a socket without credentials, and credentials without a socket.
-fn credentials(options: &Options) -> Result<(), String> {
-    let declared = &options.credentials.declared;
-    let why = match &options.credentials.socket {
-        Some(_) if options.once => {
-            "--credential-socket answers while the agent runs: leave --once out"
-        }
-        Some(_) if options.sources.config.is_none() => {
-            "--credential-socket needs --config, which declares the credentials"
-        }
-        None if !declared.units.is_empty() && !options.once && !options.checks_config => {
-            "the configuration declares credentials: give --credential-socket"
-        }
-        _ => return Ok(()),
-    };
-    Err(why.to_owned())
-}
-
 /// Takes from the configuration what no flag says.
-fn declared(declaration: &Declaration, options: &mut Options) -> Result<(), String> {
+fn declared(declaration: &Declaration, options: &mut Options) {
     if options.files.directory.is_none() {
         options.files.directory.clone_from(&declaration.directory);
     }
@@ -310,19 +322,6 @@ fn declared(declaration: &Declaration, options: &mut Options) -> Result<(), Stri
         options.node_name.get_or_insert_with(|| node.to_owned());
     }
     options.credentials.declared = declaration.credentials.clone();
-    let has_files = |entry: &Arc<Entry>| entry.rules != Rules::default() || !entry.tells.is_empty();
-    if options.files.directory.is_none() && declaration.entries.iter().any(has_files) {
-        let file = options
-            .sources
-            .config
-            .as_deref()
-            .unwrap_or(Path::new(""))
-            .display();
-        return Err(format!(
-            "{file}: directory: missing: name one there, or with --output-dir"
-        ));
-    }
-    Ok(())
 }
 
 /// The two flags of snapshots, into their places.

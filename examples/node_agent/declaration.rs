@@ -21,6 +21,9 @@ use crate::users;
 /// Entries of more objects than a node has.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
+/// What the system takes.
+const FILE_NAME_BYTES_MAX: usize = 255;
+
 /// How long a run of an entry's program may take.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -225,6 +228,11 @@ fn entry(section: &Section) -> Result<Entry, Error> {
 fn rules(section: &Section) -> Result<Rules, Error> {
     let mut rules = Rules::default();
     let mut add = |of: &Section, field: &str, combined: Combined| {
+        let name = &combined.file;
+        let leads_away = name.contains(['/', '\0']) || name.starts_with("..") || name == ".";
+        if name.is_empty() || leads_away || name.len() > FILE_NAME_BYTES_MAX {
+            return Err(of.error(field, &format!("{name:?} is no name of a file in a folder")));
+        }
         let is_new = rules
             .files
             .insert(combined.file.clone(), combined)

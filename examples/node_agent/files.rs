@@ -76,15 +76,12 @@ impl Files {
         }))
     }
 
-    /// The configuration has changed: each object is laid out again, and those are told whom it
-    /// names.
+    /// The configuration has changed: those are told whom it names.
     pub(crate) fn declare(&self, declaration: &Declaration) -> Result<(), Error> {
-        self.tellers.declare(declaration)?;
-        self.lay_out_again();
-        Ok(())
+        self.tellers.declare(declaration)
     }
 
-    /// The plan has changed.
+    /// The plan has changed: each object is laid out again.
     pub(crate) fn lay_out_again(&self) {
         self.secrets.layouts_changed();
         self.config_maps.layouts_changed();
@@ -111,8 +108,9 @@ impl Files {
 
     /// Waits until all that is known has its files.
     pub(crate) fn write_by(&self, deadline: Deadline) -> Result<(), Error> {
-        self.secrets.publish_by(deadline)?;
-        self.config_maps.publish_by(deadline)
+        // Those of the other kind are written, too.
+        let written = self.secrets.publish_by(deadline);
+        written.and(self.config_maps.publish_by(deadline))
     }
 
     /// Asks the threads that write to end. Who waits for them waits no more.

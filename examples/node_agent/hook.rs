@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use kubecache::clock::Clock;
@@ -236,7 +237,9 @@ impl Run {
             let mut running = RUNNING.lock();
             let _ended = kill_process_group(self.group, Signal::KILL).is_err();
             running.retain(|group| *group != self.group);
-            self.child.wait().map_err(|error| error.to_string())?
+            let status = self.child.wait().map_err(|error| error.to_string())?;
+            self.reap_rest();
+            status
         };
         match options.limit {
             _ if stage == Stage::Running && status.success() => Ok(()),
@@ -245,6 +248,20 @@ impl Run {
                 Err(format!("it ran longer than {limit:?} and was ended"))
             }
             _ => Err("it was ended with the agent".to_owned()),
+        }
+    }
+
+    /// Takes leave of what was killed in its group: a container's first process inherits that.
+    fn reap_rest(&self) {
+        let clock = Clock::system();
+        let until = later(clock.now(), LAST_GRACE);
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        loop {
+            match waitid(WaitId::Pgid(Some(self.group)), options) {
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) if clock.now() < until => thread::sleep(TICK),
+                Ok(None) | Err(_) => return,
+            }
         }
     }
 

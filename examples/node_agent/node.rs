@@ -144,6 +144,9 @@ impl Node {
             }
         }
         self.look_at_selections();
+        if let Some(files) = &self.files {
+            files.lay_out_again();
+        }
         Ok(())
     }
 
@@ -160,11 +163,13 @@ impl Node {
     /// Keeps what the selections have found by now.
     pub(crate) fn look_at_selections(&mut self) {
         let found = self.selections.found(&self.managers);
-        let all: BTreeSet<_> = self.wanted.iter().chain(found.keys()).cloned().collect();
-        let is_planned_anew = self.plan.as_ref().is_some_and(|plan| plan.select(found));
-        if let (Some(files), true) = (&self.files, is_planned_anew) {
-            files.lay_out_again();
+        let mut all: BTreeSet<_> = self.wanted.iter().chain(found.keys()).cloned().collect();
+        let are_known = self.selections.are_known();
+        if !are_known {
+            // A selection that is not known may be about them.
+            all.extend(self.referred.iter().cloned());
         }
+        let is_planned_anew = self.plan.as_ref().is_some_and(|plan| plan.select(found));
         if all != self.referred {
             self.managers.refer(&all, &self.referred);
             if let Some(reader) = &self.reader {
@@ -174,6 +179,13 @@ impl Node {
             if let Some(files) = &self.files {
                 files.look();
             }
+        }
+        if let Some(plan) = self.plan.as_ref().filter(|_| are_known) {
+            plan.complete();
+        }
+        // Last: what has lost its entry is not laid out without one.
+        if let (Some(files), true) = (&self.files, is_planned_anew) {
+            files.lay_out_again();
         }
         self.references_are_complete();
     }

@@ -22,8 +22,11 @@ struct Entries {
     named: BTreeMap<ObjectId, Arc<Entry>>,
     /// Those that a selection found and no entry names.
     selected: BTreeMap<ObjectId, Arc<Entry>>,
-    /// Those that a selection had found. Whoever its entry names is told when their files go.
+    /// The last entries of those that have none now. Their files are as it says until the plan is
+    /// complete. Whoever it names is told when they go.
     left: BTreeMap<ObjectId, Arc<Entry>>,
+    /// Whether nothing more is known to be selected soon, so that objects without an entry may go.
+    is_complete: bool,
     /// What only credentials name: it has no files unless a selection finds it, also where pods
     /// have an entry.
     for_credentials: BTreeSet<ObjectId>,
@@ -35,6 +38,18 @@ impl Entries {
     fn own(&self, object: &ObjectId) -> Option<&Arc<Entry>> {
         let named = self.named.get(object);
         named.or_else(|| self.selected.get(object))
+    }
+
+    fn leave(&mut self, before: BTreeMap<ObjectId, Arc<Entry>>) {
+        self.left.extend(before);
+        let Self {
+            named,
+            selected,
+            left,
+            ..
+        } = self;
+        left.retain(|object, _| !named.contains_key(object) && !selected.contains_key(object));
+        self.is_complete = false;
     }
 
     fn of_others(&self, object: &ObjectId) -> Option<&Arc<Entry>> {
@@ -55,7 +70,8 @@ impl Plan {
             });
         let others = declaration.pods().map(|(entry, _)| Arc::clone(entry));
         let mut entries = self.0.lock();
-        entries.named = named.collect();
+        let before = std::mem::replace(&mut entries.named, named.collect());
+        entries.leave(before);
         entries.for_credentials = for_credentials;
         entries.others = others;
     }
@@ -65,19 +81,22 @@ impl Plan {
         let mut entries = self.0.lock();
         let is_new = entries.selected != selected;
         let before = std::mem::replace(&mut entries.selected, selected);
-        let Entries { selected, left, .. } = &mut *entries;
-        left.extend(
-            before
-                .into_iter()
-                .filter(|(_, entry)| !entry.tells.is_empty()),
-        );
-        left.retain(|object, _| !selected.contains_key(object));
+        entries.leave(before);
         is_new
+    }
+
+    /// All selections are known, and nothing refers any more to objects that have lost their entry.
+    pub(crate) fn complete(&self) {
+        let mut entries = self.0.lock();
+        entries.is_complete = true;
+        entries.left.retain(|_, entry| !entry.tells.is_empty());
     }
 
     pub(crate) fn entry_of(&self, object: &ObjectId) -> Option<Arc<Entry>> {
         let entries = self.0.lock();
         let own = entries.own(object);
+        let left = entries.left.get(object).filter(|_| !entries.is_complete);
+        let own = own.or(left);
         own.or_else(|| entries.of_others(object)).cloned()
     }
 
@@ -85,7 +104,11 @@ impl Plan {
     /// more, it is the last one, once.
     pub(crate) fn entry_of_change(&self, object: &ObjectId) -> Option<Arc<Entry>> {
         let mut entries = self.0.lock();
-        let left = entries.left.remove(object);
+        let left = if entries.is_complete {
+            entries.left.remove(object)
+        } else {
+            entries.left.get(object).cloned()
+        };
         let own = entries.own(object).cloned().or(left);
         own.or_else(|| entries.of_others(object).cloned())
     }
@@ -137,6 +160,9 @@ mod tests {
         let plan = Plan::default();
         assert!(plan.select([(object.clone(), entry("selected"))].into()));
         assert!(plan.select(BTreeMap::new()));
+        // Seen: other selections were not known yet, and the object was laid out as nobody said.
+        assert_eq!(plan.entry_of(&object).unwrap().name, "selected");
+        plan.complete();
         assert!(plan.entry_of(&object).is_none());
         let told = plan.entry_of_change(&object).unwrap();
         assert_eq!(told.name, "selected");

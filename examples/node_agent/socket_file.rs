@@ -38,7 +38,8 @@ impl SocketFile {
         let address = SocketAddrUnix::new(path).map_err(told)?;
         let folder = path.parent().filter(|folder| *folder != Path::new(""));
         let folder = fs::metadata(folder.unwrap_or(Path::new("."))).map_err(told)?;
-        if folder.mode() & FOR_OTHERS != 0 && folder.mode() & STICKY == 0 {
+        let is_open = folder.mode() & FOR_OTHERS != 0 && folder.mode() & STICKY == 0;
+        if is_open || ![0, geteuid().as_raw()].contains(&folder.uid()) {
             return Err("others can replace what is in its folder; choose another one".to_owned());
         }
         remove_left_over(path, &address)?;

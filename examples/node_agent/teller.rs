@@ -1,6 +1,6 @@
 //! Who is told that files have changed: a program is run, a process is signalled.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use kubecache::worker::{StopToken, Worker};
 use kubecache::{Error, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 
-use crate::declaration::{Declaration, Entry};
+use crate::declaration::Declaration;
 use crate::hook::{self, HookOptions, Ran};
 use crate::managers::ObjectId;
 use crate::pid_file::PidFile;
@@ -45,12 +45,19 @@ impl Tells {
 /// The threads that tell: one that the flags name, which is told of all, and those of entries.
 pub(crate) struct Tellers {
     of_flags: Option<Arc<Teller>>,
-    /// Entries that name the same have one.
-    of_entries: Mutex<Vec<Arc<Teller>>>,
+    of_entries: Mutex<OfEntries>,
     plan: Plan,
     told: Arc<Told>,
     /// What earlier agents did not tell: of the flags, of entries.
     left: Mutex<[BTreeSet<ObjectId>; 2]>,
+}
+
+#[derive(Default)]
+struct OfEntries {
+    /// Entries that name the same have one.
+    tellers: Vec<Arc<Teller>>,
+    /// The objects of entries that name somebody who is not among them yet.
+    early: BTreeSet<ObjectId>,
 }
 
 impl Tellers {
@@ -85,7 +92,7 @@ impl Tellers {
     /// Tells those that the entries name by now, and no others any more.
     /// What the others had not told, or in vain, is told by those that its entries name by now.
     pub(crate) fn declare(self: &Arc<Self>, declaration: &Declaration) -> Result<(), Error> {
-        let mut before = self.of_entries.lock().clone();
+        let mut before = self.of_entries.lock().tellers.clone();
         let mut now: Vec<Arc<Teller>> = Vec::new();
         for entry in &declaration.entries {
             let is_it = |teller: &Arc<Teller>| teller.tells == entry.tells;
@@ -97,7 +104,12 @@ impl Tellers {
                 None => Arc::new(Teller::start(&entry.tells, &self.told)?),
             });
         }
-        *self.of_entries.lock() = now;
+        let early = {
+            let mut of_entries = self.of_entries.lock();
+            of_entries.tellers = now;
+            std::mem::take(&mut of_entries.early)
+        };
+        self.tell_entries(&early);
         for old in before {
             old.stop();
             let tellers = Arc::clone(self);
@@ -112,7 +124,7 @@ impl Tellers {
         let of_entries = self.of_entries.lock();
         self.of_flags
             .iter()
-            .chain(of_entries.iter())
+            .chain(of_entries.tellers.iter())
             .cloned()
             .collect()
     }
@@ -138,17 +150,21 @@ impl Tellers {
 
     /// Tells each of them once of all its objects, so that it runs its program once.
     fn tell_entries(&self, objects: &BTreeSet<ObjectId>) {
-        let of_entries = self.of_entries.lock().clone();
-        let of_entry = |object| Some((object, self.plan.entry_of_change(object)?));
-        let changed: Vec<(&ObjectId, Arc<Entry>)> = objects.iter().filter_map(of_entry).collect();
-        for teller in of_entries {
-            let its = changed
-                .iter()
-                .filter(|(_, entry)| entry.tells == teller.tells);
-            let its: BTreeSet<_> = its.map(|(object, _)| (*object).clone()).collect();
-            if !its.is_empty() {
-                teller.tell(its);
+        let mut of_entries = self.of_entries.lock();
+        let mut told = BTreeMap::<_, BTreeSet<ObjectId>>::new();
+        for object in objects {
+            let Some(entry) = self.plan.entry_of_change(object) else {
+                continue;
+            };
+            let mut tellers = of_entries.tellers.iter();
+            match tellers.position(|teller| teller.tells == entry.tells) {
+                Some(at) => drop(told.entry(at).or_default().insert(object.clone())),
+                None if entry.tells.is_empty() => {}
+                None => drop(of_entries.early.insert(object.clone())),
             }
+        }
+        for (at, objects) in told {
+            of_entries.tellers[at].tell(objects);
         }
     }
 
@@ -159,9 +175,9 @@ impl Tellers {
 
     /// Waits until the changes so far have been told.
     pub(crate) fn tell_by(&self, deadline: Deadline) -> Result<(), Error> {
-        self.all()
-            .iter()
-            .try_for_each(|teller| teller.tell_by(deadline))
+        let all = self.all();
+        let told = all.iter().map(|teller| teller.tell_by(deadline));
+        told.fold(Ok(()), Result::and)
     }
 
     /// Whether the last run of each program was a success, and no present one is too long; `None`
@@ -421,10 +437,9 @@ fn tell_until_stopped(
             std::mem::take(&mut state.changed)
         };
         let files = told.look(&changed);
-        let mut has_failed = false;
-        if let Some(file) = &mut pid_file
-            && let Err(error) = file.signal(stop)
-        {
+        let signalled = pid_file.as_mut().map_or(Ok(()), |file| file.signal(stop));
+        let mut has_failed = signalled.is_err() || stop.is_stopped();
+        if let Err(error) = signalled {
             log::error!("{signal} {error}");
         }
         if let Some(program) = tells.hook.command.first() {
@@ -437,8 +452,8 @@ fn tell_until_stopped(
                 Some(why) => log::error!("{label} {program}: {why}, after {took:?}"),
             }
             let mut state = shared.state.lock();
-            has_failed = ran.failure.is_some();
-            if has_failed {
+            has_failed |= ran.failure.is_some();
+            if ran.failure.is_some() {
                 // The next run is told of them too.
                 state.changed.extend(changed);
             }
@@ -457,7 +472,7 @@ mod tests {
     use kubecache::object::ObjectKey;
 
     use super::*;
-    use crate::declaration::What;
+    use crate::declaration::{Entry, What};
     use crate::layout::Rules;
     use crate::references;
 
@@ -518,5 +533,23 @@ mod tests {
             std::thread::yield_now();
         }
         tellers.health().unwrap().unwrap();
+    }
+
+    /// Seen: what was written before the tellers of entries were there, nobody was told.
+    #[test]
+    fn who_comes_after_a_change_is_told_of_it() {
+        let plan = Plan::default();
+        let none = (Tells::default(), Told::default());
+        let tellers = Tellers::start(&none.0, plan.clone(), none.1, Default::default());
+        let tellers = Arc::new(tellers.unwrap());
+        plan.declare(&of_all("true"), BTreeSet::new());
+        let object = references::of_flag("secret", "shop/a").unwrap();
+        tellers.tell(&[object].into());
+        for _ in 0..2 {
+            tellers.declare(&of_all("true")).unwrap();
+            let soon = Clock::system().after(Duration::from_secs(300));
+            tellers.tell_by(soon).unwrap();
+            assert_eq!(tellers.runs().unwrap().succeeded, 1);
+        }
     }
 }

@@ -2,7 +2,9 @@
 //! one tells.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -86,13 +88,10 @@ impl Told {
             let ObjectId { kind, key } = object;
             format!("{label} {kind} {key} {}\n", files.display())
         });
-        let (file, new) = (directory.join(FILE), directory.join(format!("{FILE}.new")));
-        let written = fs::write(&new, lines.collect::<String>());
-        if let Err(error) = written.and_then(|()| fs::rename(&new, &file)) {
-            log::warn!(
-                "{}: {error}; another agent would tell again what was told",
-                file.display()
-            );
+        let file = directory.join(FILE);
+        if let Err(error) = replace(&file, &lines.collect::<String>()) {
+            let file = file.display();
+            log::warn!("{file}: {error}; the next agent tells again what was told");
         }
     }
 
@@ -104,8 +103,26 @@ impl Told {
         };
         let path = [object.key.namespace(), folder, object.key.name(), "..data"];
         let path = self.directory.as_ref()?.join(PathBuf::from_iter(path));
-        fs::read_link(path).ok()
+        let files = fs::read_link(path).ok()?;
+        // Another user may own the folder, and lead the link anywhere.
+        let number = files.to_str()?.strip_prefix("..")?;
+        let is_ours = number.bytes().all(|byte| byte.is_ascii_digit());
+        is_ours.then_some(files)
     }
+}
+
+/// Replaces a file in one step. Its folder may belong to a user with fewer rights, so this opens
+/// nothing that is there.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let new = file.with_extension("told-new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let made = options.write(true).create_new(true).mode(0o600).open(&new);
+    made?.write_all(text.as_bytes())?;
+    fs::rename(&new, file)
 }
 
 /// A line of the file.
@@ -122,4 +139,43 @@ fn published<K: ObjectData>(outlet: &Outlet) -> Result<BTreeSet<ObjectId>, Error
         key,
     };
     Ok(outlet.published::<K>()?.into_iter().map(id).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+    use crate::temp_directory::TempDirectory;
+
+    /// Seen: root wrote through a link that the owner of the directory had made.
+    #[test]
+    fn what_is_kept_follows_no_link_and_is_for_the_agent_alone() {
+        let directory = TempDirectory::new("agent-told");
+        let target = directory.join("target");
+        fs::write(&target, "as it was").unwrap();
+        for name in [".kubecache.told", ".kubecache.told-new"] {
+            symlink(&target, directory.join(name)).unwrap();
+        }
+        let object = reference("secret", "shop/db").unwrap();
+        let folder = directory.join("shop/secrets/db");
+        fs::create_dir_all(&folder).unwrap();
+        let link = folder.join("..data");
+        for (leads_to, is_ours) in [("..1\nexec Secret shop/other ..2", false), ("..12", true)] {
+            drop(fs::remove_file(&link));
+            symlink(leads_to, &link).unwrap();
+            let told = Told::read(&directory);
+            let files = told.look(&[object.clone()].into());
+            assert_eq!(files[&object].is_some(), is_ours, "{leads_to}");
+            told.keep("exec", files);
+        }
+        assert_eq!(fs::read_to_string(&target).unwrap(), "as it was");
+        let file = directory.join(FILE);
+        assert_eq!(
+            fs::read_to_string(&file).unwrap(),
+            "exec Secret shop/db ..12\n"
+        );
+        let mode = fs::symlink_metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+    }
 }

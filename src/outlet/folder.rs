@@ -123,7 +123,8 @@ impl Folder {
 
     /// Fails if users of files in it cannot pass through it.
     pub(super) fn check_passage(&self, access: Access) -> io::Result<()> {
-        if access.shares && !self.mode()?.intersects(Mode::XGRP | Mode::XOTH) {
+        let is_owners = fs::fstat(&self.0)?.st_uid == user_of(access.owner);
+        if (access.shares || !is_owners) && !self.mode()?.intersects(Mode::XGRP | Mode::XOTH) {
             let why = "those who shall use the files cannot enter the directory: chmod 711 it";
             return Err(io::Error::other(why));
         }
@@ -225,9 +226,9 @@ impl Folder {
 
     fn make_with_mode(&self, name: &str, owner: OwnerIds, mode: Mode) -> io::Result<Self> {
         fs::mkdirat(&self.0, name, FOLDER)?;
-        // The mask of the process may have taken bits away.
-        fs::chmodat(&self.0, name, mode, AtFlags::empty())?;
-        let child = self.child(name)?.ok_or(io::ErrorKind::NotFound)?;
+        let child = self.own_child(name)?.ok_or(io::ErrorKind::NotFound)?;
+        // The mask of the process may have taken bits away. By its name it may be another's link.
+        fs::fchmod(&child.0, mode)?;
         own(&child.0, owner)?;
         Ok(child)
     }
@@ -237,7 +238,18 @@ impl Folder {
         match self.file(name) {
             Ok(Some(file)) if is_as_made(&file, access.file, access.of_files)? => Ok(Some(file)),
             // Its owner has lost the right to read it.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let facts = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                if is_owned(&facts, None) {
+                    return Ok(None);
+                }
+                let user = facts.st_uid;
+                let why = "this process cannot read what it gave";
+                let needs = "it needs the capability CAP_DAC_READ_SEARCH";
+                Err(io::Error::other(format!(
+                    "{why} to the user {user}: {needs}"
+                )))
+            }
             other => other.map(|_| None),
         }
     }

@@ -384,6 +384,10 @@ impl<K: ObjectData> PublisherCore<K> {
             match self.manager.get_fresh(namespace, name, deadline) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Ok(_) => return Ok(None),
+                // Waiting does not mend that, and the files would stay without a word.
+                Err(error) if error.kind() == ErrorKind::Forbidden => {
+                    return Err(error.context("whether the object is gone"));
+                }
                 Err(_) => {
                     // Each further request may take as long, and all other objects wait for it.
                     written.asks_from = later(self.now(), READ_PERIOD);

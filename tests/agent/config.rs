@@ -243,6 +243,62 @@ fn what_a_selection_found_stays_after_its_deletion_if_the_entry_says_so() {
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 
+/// Seen: the files went until the server had listed what the new labels select.
+#[test]
+fn other_labels_take_nothing_away_before_the_server_tells_what_they_select() {
+    let of = |labels| format!("- secrets: {{namespace: shop, labels: \"{labels}\"}}\n");
+    let machine = Machine::new(&of("app=web"));
+    for (name, tier) in [("stays", "x"), ("goes", "y")] {
+        let mut secret = objects::secret("shop", name, "", &[("a", "1")]);
+        let labels = [("app", "web"), ("tier", tier)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        secret.metadata.labels = Some(labels.into());
+        machine.server.apply(&secret).unwrap();
+    }
+    let [stays, goes] = ["stays", "goes"].map(|name| machine.path("out/shop/secrets").join(name));
+    let agent = machine.start(&[]);
+    for folder in [&stays, &goes] {
+        has(&folder.join("a"), "1");
+    }
+    let refuse = Act::Status {
+        code: 503,
+        reason: "ServiceUnavailable".to_owned(),
+        retry_after: None,
+    };
+    let lists = Fault::new(refuse).on("/api/v1/namespaces/shop/secrets");
+    let refused = machine.server.add_fault(lists);
+    machine.set("new", &[("a", "1")]);
+    machine.declare(&format!("{}- configMap: shop/new\n", of("app=web,tier=x")));
+    agent.signal(Signal::HUP);
+    // Written later than what would be taken away.
+    has(&machine.file("new/a"), "1");
+    assert!(stays.join("a").exists() && goes.join("a").exists());
+    machine.server.remove_fault(refused);
+    is_gone(&goes);
+    assert!(stays.join("a").exists());
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+/// Seen: a directory without the one that the agent needs was taken, and the next start failed.
+#[test]
+fn a_changed_file_is_refused_where_a_start_would_refuse_it() {
+    let machine = Machine::new("- configMap: shop/a\n");
+    machine.set("a", &[("one", "1")]);
+    let out = machine.path("out");
+    let flags = ["--output-dir", out.to_str().unwrap(), "-v"];
+    let mut agent = machine.start(&flags);
+    has(&machine.file("a/one"), "1");
+    let text =
+        "entries: [{configMap: shop/a}]\ncredentials: {a.service: {b: {secret: shop/a, key: c}}}\n";
+    fs::write(machine.path("config.yaml"), text).unwrap();
+    agent.signal(Signal::HUP);
+    let why = told(&mut agent, "warning: SIGHUP: ");
+    let expected = "the configuration declares credentials: give --credential-socket; what was \
+                    read before stays";
+    assert_eq!(why, expected);
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
 /// A file that somebody edits is followed without a signal, and at a SIGHUP at once.
 #[test]
 fn a_changed_file_is_followed_and_a_wrong_one_changes_nothing() {

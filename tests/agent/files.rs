@@ -25,7 +25,7 @@ fn folders(directory: &Path) -> BTreeSet<String> {
             let entries = fs::read_dir(directory.join(path)).unwrap();
             let entries = entries.filter(|entry| {
                 let name = entry.as_ref().unwrap().file_name();
-                name != ".kubecache"
+                !name.to_string_lossy().starts_with(".kubecache")
             });
             entries.map(move |entry| {
                 let name = entry.unwrap().file_name().into_string().unwrap();

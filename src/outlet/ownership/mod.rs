@@ -12,6 +12,9 @@ use crate::writer_lock::{WriterLock, this_process};
 const MARKER: &str = ".kubecache";
 /// The prefix of an unfinished marker's name.
 const NEW_MARKER: &str = ".kubecache.new";
+/// The node agent keeps there what it told of which files, and makes it under the second name.
+const TOLD: &str = ".kubecache.told";
+const NEW_TOLD: &str = ".kubecache.told-new";
 /// The beginning of a marker's first line. A number follows.
 const FORMAT: &str = "kubecache outlet, format ";
 const NEWEST_FORMAT: u32 = 1;
@@ -218,8 +221,10 @@ fn is_new_marker(name: &str) -> bool {
 fn look(root: &Folder) -> io::Result<Found> {
     let mut found = Found::default();
     let names = root.names()?.into_iter();
-    // What begins as the marker does is of the program that has the outlet.
-    let names = names.filter(|name| !name.starts_with(MARKER) && name != OF_THE_DISK);
+    let names = names.filter(|name| {
+        let is_known = [MARKER, OF_THE_DISK, TOLD, NEW_TOLD].contains(&name.as_str());
+        !is_known && !is_new_marker(name)
+    });
     let names: Vec<_> = names.collect();
     found.is_empty = names.is_empty();
     look_at(root, names, "", DEPTH, &mut found);

@@ -116,6 +116,24 @@ fn a_layout_names_files_and_gives_them_mode_and_owner() {
     }
 }
 
+/// Seen: the owner could not reach the files, and nothing said so.
+#[test]
+fn a_directory_that_the_owner_of_the_files_cannot_enter_is_refused_with_the_remedy() {
+    let directory = TempDirectory::new("layout-owner-passage");
+    chmod(&directory, 0o700);
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let other = if user.is_root() { 7 } else { user.as_raw() };
+    let options = OutletOptions::new(&*directory).owner(other, group.as_raw());
+    let outlet = Outlet::open(options).unwrap();
+    let object = map("settings", &[("a", "1")]);
+    if user.is_root() {
+        let error = outlet.publish(&object).unwrap_err().to_string();
+        assert!(error.contains("chmod 711"), "{error}");
+        chmod(&directory, 0o711);
+    }
+    assert!(outlet.publish(&object).unwrap());
+}
+
 #[test]
 fn files_for_others_in_a_directory_that_they_cannot_enter_are_refused_with_the_remedy() {
     let directory = TempDirectory::new("layout-passage");
@@ -299,6 +317,35 @@ fn a_deletion_that_the_server_does_not_confirm_holds_up_no_other_object() {
     assert_eq!(files(&folder), texts(&[("all", "1")]));
     followed.server.heal();
     clock.advance(READ_PERIOD);
+    followed.publish().unwrap();
+    assert!(!folder.exists());
+}
+
+/// Seen: without the right to get, the files of deleted objects stayed without a word.
+#[test]
+fn a_deletion_that_the_identity_may_not_confirm_is_a_failure() {
+    let directory = TempDirectory::new("layout-forbidden");
+    let (told, clock) = (Told::default(), FakeClock::new());
+    told.file(Some("all"), 0o600);
+    told.absent(Some(true), Some(false));
+    let followed = followed(&told, &directory, &clock);
+    followed.set(&[("a", "1")]);
+    followed.publish().unwrap();
+    let refusal = Error::new(ErrorKind::Forbidden, "made up");
+    followed.server.fail_all(RequestKind::Get, refusal);
+    followed.server.delete("shop", "settings");
+    is_absent(&followed, "settings");
+    for _ in 0..2 {
+        let error = followed.publish().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Forbidden);
+        assert!(
+            error.to_string().contains("whether the object is gone: "),
+            "{error}"
+        );
+    }
+    let folder = directory.join("shop/configmaps/settings");
+    assert!(folder.exists());
+    followed.server.heal();
     followed.publish().unwrap();
     assert!(!folder.exists());
 }
