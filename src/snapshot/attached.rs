@@ -90,12 +90,7 @@ impl<K: SnapshotObject> Attached for AttachedManager<K> {
                 left_out.push(error);
             }
         }
-        for (key, object) in &left {
-            content::write_object(to, key, object.contact)?;
-            to.write_all(&object.json)?;
-            to.write_all(b"\n")?;
-        }
-        Ok(())
+        content::write_loaded(to, &left)
     }
 }
 

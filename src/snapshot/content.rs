@@ -62,6 +62,19 @@ pub(super) fn write_object(
     line(to, &of)
 }
 
+/// The lines of objects as they were loaded.
+pub(super) fn write_loaded(
+    to: &mut dyn Write,
+    objects: &BTreeMap<ObjectKey, Arc<Kept>>,
+) -> io::Result<()> {
+    for (key, object) in objects {
+        write_object(to, key, object.contact)?;
+        to.write_all(&object.json)?;
+        to.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
 fn pair(key: &ObjectKey) -> [&str; 2] {
     [key.namespace(), key.name()]
 }

@@ -442,7 +442,7 @@ impl SnapshotCore {
             };
             Error::new(ErrorKind::Resources, text).with_source(error)
         };
-        let Some((state, parts)) = self.look() else {
+        let Some((state, parts, others)) = self.look() else {
             return Ok(None);
         };
         // An object that failed before may succeed now.
@@ -455,6 +455,10 @@ impl SnapshotCore {
         for (manager, unclaimed) in parts {
             let written = manager.write(&mut text, unclaimed, &mut left_out);
             written.map_err(failed)?;
+        }
+        for (kind, part) in &others {
+            content::write_owners(&mut text, kind, &part.owners).map_err(failed)?;
+            content::write_loaded(&mut text, &part.objects).map_err(failed)?;
         }
         let state = (state, sum_of(&left_out));
         if last.state == Some(state) {
@@ -479,11 +483,10 @@ impl SnapshotCore {
         Ok(Some((bytes.into_iter().sum(), left_out.collect())))
     }
 
-    /// Returns a hash of the managers' state, and the unclaimed objects of each; `None` before a
-    /// manager is attached.
-    fn look(&self) -> Option<(u64, Vec<AttachedPart>)> {
-        let attached = self.attached.lock().clone();
-        if attached.is_empty() {
+    /// Returns a hash of the state, the managers with the unclaimed objects of their kinds, and the
+    /// kinds whose managers are still to come; `None` before a manager is attached.
+    fn look(&self) -> Option<(u64, Vec<AttachedPart>, Parts)> {
+        if self.attached.lock().is_empty() {
             return None;
         }
         let now = Clock::system().now();
@@ -491,16 +494,21 @@ impl SnapshotCore {
             let unclaimed = std::mem::take(&mut *self.loaded.0.lock());
             drop(unclaimed);
         }
+        // Read before the managers' own objects: by then the entry of a claimed object has it.
+        let mut others = self.loaded.0.lock().clone();
+        let attached = self.attached.lock().clone();
         let mut state = DefaultHasher::new();
         let parts = attached.into_iter().map(|manager| {
-            // Read before the manager's own objects: by then the entry of a claimed object has it.
-            let unclaimed = self.loaded.0.lock().get(manager.kind()).cloned();
-            let unclaimed = unclaimed.unwrap_or_default();
+            let unclaimed = others.remove(manager.kind()).unwrap_or_default();
             manager.add_state(&unclaimed, &mut state);
             (manager, unclaimed)
         });
         let parts = parts.collect();
-        Some((state.finish(), parts))
+        for (kind, part) in &others {
+            let keys: Vec<_> = part.objects.keys().collect();
+            (kind, &part.owners, keys).hash(&mut state);
+        }
+        Some((state.finish(), parts, others))
     }
 }
 

@@ -48,8 +48,8 @@ setters! { [] SnapshotOptions;
     /// file again at half that age. Default: any age.
     age_max(age_max: Duration) = Some(age_max);
 
-    /// Sets how long after the start the snapshot keeps objects that no owner references yet.
-    /// Default: 10 minutes.
+    /// Sets how long after the start the snapshot keeps objects that no owner references yet, and
+    /// those of kinds whose managers are not attached yet. Default: 10 minutes.
     claim_within(claim_within: Duration);
 
     /// Sets a hook for each object that changed or went while the process was down.

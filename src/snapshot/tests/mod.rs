@@ -1141,3 +1141,45 @@ fn an_unclaimed_object_that_goes_counts_as_a_change() {
     drop(loaded);
     assert_ne!(state(), first);
 }
+
+/// Seen: a process that wrote before its second manager was attached erased that one's kind.
+#[test]
+fn a_kind_whose_manager_is_not_attached_stays_in_the_file() {
+    let directory = TempDirectory::new("snapshot-kinds");
+    let (server, path) = left(&directory);
+    go_away(&server);
+    let maps = FakeSource::<ConfigMap>::new();
+    maps.set(objects::config_map("shop", "m", "", &[("a", "1")]));
+    let boot_with_maps = |options| {
+        let snapshot = Snapshot::open(options).unwrap();
+        let maps = ObjectManager::new(maps.clone(), ManagerOptions::default()).unwrap();
+        snapshot.attach(&maps).unwrap();
+        maps.add_reference(&owner(), &key("m"));
+        maps.get_by("shop", "m", soon()).unwrap();
+        snapshot.write_by(soon()).unwrap();
+        (snapshot, maps)
+    };
+    drop(boot_with_maps(options(&path)));
+    // The next process has both.
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    assert_eq!(snapshot.restore(&secrets), [owner()]);
+    assert_eq!(read(&secrets, "c"), "value of c");
+    drop((snapshot, secrets));
+
+    let kinds = || {
+        let options = options(&path);
+        let key = KeyBytes::of(&options.key).unwrap();
+        let parts = options.load(&key, SystemTime::now()).unwrap();
+        parts.into_keys().collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(), ["v1/configmaps", "v1/secrets"]);
+    let (snapshot, maps) = boot_with_maps(options(&path));
+    let state = || snapshot.core.look().unwrap().0;
+    let before = state();
+    snapshot.core.loaded.0.lock().clear();
+    assert_ne!(state(), before, "what goes counts as a change");
+    drop((snapshot, maps));
+    assert_eq!(kinds(), ["v1/configmaps"]);
+}
