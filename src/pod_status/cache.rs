@@ -197,6 +197,15 @@ impl<S: CachedStatus> PodStatusCache<S> {
         drop(deleted);
     }
 
+    /// Removes the entries of pods that a list lacks, and returns them for the caller to drop.
+    pub(super) fn take_unlisted(
+        &self,
+        asked: Timestamp,
+        is_listed: impl Fn(&str) -> bool,
+    ) -> Vec<PodReading<S>> {
+        self.table.lock().take_unlisted(asked, is_listed)
+    }
+
     /// Sets the global time: every pod, with or without an entry, is known as of `timestamp`. Wakes
     /// all threads that wait for that time or an earlier one.
     ///

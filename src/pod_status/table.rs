@@ -121,6 +121,20 @@ impl<S> PodTable<S> {
         self.pods.remove(uid)
     }
 
+    /// Removes the entries of pods that a list lacks, except those that were set after it was asked
+    /// for: of them it says nothing.
+    pub(super) fn take_unlisted(
+        &mut self,
+        asked: Timestamp,
+        is_listed: impl Fn(&str) -> bool,
+    ) -> Vec<PodReading<S>> {
+        let gone = self.pods.extract_if(|uid, entry| {
+            let is_older = entry.modified <= Some(asked);
+            is_older && !is_listed(uid)
+        });
+        gone.map(|(_, entry)| entry).collect()
+    }
+
     pub(super) fn update_time(&mut self, time: Timestamp) -> Vec<AnswerSlot<S>> {
         self.global = Some(time);
         let (pods, mut answered) = (&self.pods, Vec::new());

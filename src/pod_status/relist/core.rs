@@ -1,5 +1,4 @@
-//! The relist's decisions: the pods to inspect and the pods that are gone, without thread, clock,
-//! runtime or cache.
+//! The relist's decisions: the pods to inspect, without thread, clock, runtime or cache.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,17 +21,8 @@ struct Record {
     requested: bool,
 }
 
-/// The work that one list calls for.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Plan {
-    /// Uids to delete from the cache (PL-2).
-    pub(super) gone: Vec<String>,
-    /// Pods to inspect: changed ones, marked ones (PL-2) and requested ones (PL-9).
-    pub(super) inspect: Vec<RuntimePod>,
-}
-
 impl Records {
-    /// Begins with the pods that the cache already holds. A list inspects them anew, or deletes
+    /// Begins with the pods that the cache already holds. A list inspects them anew, or forgets
     /// them if it lacks them.
     pub(super) fn knowing(uids: impl IntoIterator<Item = String>) -> Self {
         let pods = uids.into_iter().map(|uid| (uid, Record::default()));
@@ -41,17 +31,21 @@ impl Records {
         }
     }
 
-    /// Compares a list with the records. Only [`inspected`](Self::inspected) and
-    /// [`deleted`](Self::deleted) record work as done, so the next relist makes up for one that was
-    /// cut off.
-    pub(super) fn listed(&mut self, pods: Vec<RuntimePod>) -> Plan {
+    /// Compares a list with the records, and returns the pods to inspect: changed ones, marked ones
+    /// (PL-2) and requested ones (PL-9). The records know the listed pods then, and no other.
+    ///
+    /// Only [`inspected`](Self::inspected) records work as done. So the next relist makes up for
+    /// one that was cut off.
+    pub(super) fn listed(&mut self, pods: Vec<RuntimePod>) -> Vec<RuntimePod> {
         let current = merged(pods);
-        let known = self.pods.keys();
-        let gone = known.filter(|uid| !current.contains_key(*uid)).cloned();
-        let gone = gone.collect();
+        self.pods.retain(|uid, _| current.contains_key(uid));
         let pods = current.into_values();
-        let inspect = pods.filter(|pod| self.is_due(pod)).collect();
-        Plan { gone, inspect }
+        pods.filter(|pod| self.is_due(pod)).collect()
+    }
+
+    /// Whether the pod was listed last.
+    pub(super) fn knows(&self, uid: &str) -> bool {
+        self.pods.contains_key(uid)
     }
 
     /// Compares the pods that were asked for, in this order, with the records (PL-9). Others in the
@@ -94,11 +88,6 @@ impl Records {
         }
         record.requested = false;
         std::mem::replace(&mut record.marked, !is_stored) == is_stored
-    }
-
-    /// Takes the deletion of a pod that is gone.
-    pub(super) fn deleted(&mut self, uid: &str) {
-        self.pods.remove(uid);
     }
 
     /// The number of known pods, and of those whose last inspection failed and is due again.

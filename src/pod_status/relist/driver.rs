@@ -12,7 +12,7 @@ use super::runtime::{Runtime, RuntimePod};
 use crate::clock::{Clock, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::failures::{FailureLog, FailureReporter};
-use crate::guard::guard;
+use crate::guard::{guard, guard_logged};
 use crate::pod_status::{CachedStatus as _, PodStatusCache, StatusError, Timestamp};
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, WaitEnd};
@@ -169,13 +169,14 @@ impl<R: Runtime> RelistLoop<R> {
         let pods = listed.map_err(StatusError::from)?;
         self.progress.lock().listed(asked);
         self.records.request(self.requests.take_reinspect());
-        let plan = self.records.listed(pods);
-        for uid in plan.gone {
-            self.cache.delete(&uid);
-            self.last_good.remove(&uid);
-            self.records.deleted(&uid);
-        }
-        for pod in plan.inspect {
+        let due = self.records.listed(pods);
+        let is_listed = |uid: &str| self.records.knows(uid);
+        let gone = self.cache.take_unlisted(Timestamp::from(asked), is_listed);
+        let forgotten = self.last_good.extract_if(|uid, _| !is_listed(uid));
+        let forgotten: Vec<_> = forgotten.collect();
+        gone.into_iter().for_each(let_go);
+        forgotten.into_iter().for_each(let_go);
+        for pod in due {
             if stop.is_stopped() {
                 return Ok(None);
             }
@@ -301,4 +302,9 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, StatusError>) -> Result<T, StatusE
 fn text_of(error: &StatusError) -> String {
     guard("the text of an error of the runtime", || error.to_string())
         .unwrap_or_else(|error| error.to_string())
+}
+
+/// Drops a value of the program's, whose drop may panic.
+fn let_go<T>(value: T) {
+    guard_logged("the drop of a value of the runtime", || drop(value));
 }

@@ -56,7 +56,8 @@ use progress::Progress;
 /// flood of requests.
 ///
 /// Times come from the cache's clock. The loop owns the content of the cache: it deletes the entry
-/// of every pod that its runtime does not list, even entries from before its start.
+/// of every pod that its runtime does not list, even entries of other threads or from before its
+/// start. An entry that was set after the list was asked for stays until the next list.
 ///
 /// # Examples
 ///

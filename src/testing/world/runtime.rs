@@ -1,7 +1,7 @@
 //! The runtime of the world's pods: it fails, takes time, changes by itself, and readers and events
 //! come amid its calls.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::oracle::{BrokenPromise, Oracle};
@@ -53,9 +53,6 @@ pub(super) struct Pods {
     pub(super) list_failed: bool,
     /// A relist of all pods is under way.
     pub(super) lists_all: bool,
-    /// The pods that the last relist of all showed. An event of another one would stay if it ended
-    /// unseen.
-    listed: BTreeSet<String>,
     /// The newest status that was read of each pod.
     latest: BTreeMap<String, u64>,
     /// A promise that broke amid a call.
@@ -76,7 +73,6 @@ impl Pods {
             events: weather.pod_events,
             list_failed: false,
             lists_all: false,
-            listed: BTreeSet::new(),
             latest: BTreeMap::new(),
             broken: None,
         }
@@ -206,7 +202,6 @@ impl ScriptedRuntime {
             pods.change(now);
             self.clock.advance(INSTANT);
             let event = pods.present.get(&uid).copied();
-            let event = event.filter(|_| pods.listed.contains(&uid));
             drop(pods);
             if let Some(number) = event {
                 let time = Timestamp::now(&Clock::from(self.clock.clone()));
@@ -239,9 +234,6 @@ impl Runtime for ScriptedRuntime {
         pods.list_failed = true;
         pods.answer()?;
         pods.list_failed = false;
-        if pods.lists_all {
-            pods.listed = pods.present.keys().cloned().collect();
-        }
         let present = pods.present.iter();
         let listed = present.map(|(uid, number)| {
             let container = format!("c{number}");

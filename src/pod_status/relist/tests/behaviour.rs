@@ -294,3 +294,37 @@ fn pods_in_the_cache_from_a_loop_before_are_inspected_or_deleted() {
     assert!(second.cache.get("a").is_stored());
     assert!(!second.cache.get("b").is_stored());
 }
+
+#[test]
+fn pl_2_what_an_event_brought_leaves_the_cache_with_the_next_list_that_lacks_it() {
+    let fake = FakeClock::new();
+    let cache = PodStatusCache::evented(Clock::from(fake.clone()));
+    let stage = Stage::over(cache, fake, RelistOptions::default(), false);
+    let event = |uid: &str| {
+        let brought = Some(Arc::new(status(uid, "")));
+        assert!(stage.cache.set(uid, brought, None, stage.now()));
+    };
+    stage.list("a c1=running, b c2=running");
+    stage.found("a");
+    stage.found("b");
+    stage.pausing();
+    // A pod that begins and ends between two lists.
+    event("short");
+    stage.next();
+    stage.expect(&Asked::List);
+    // These lists are from before the events, so they say nothing of the pods.
+    stage.fake.advance(Duration::from_nanos(1));
+    event("b");
+    event("new");
+    stage.give(Answer::List(list("a c1=running")));
+    stage.pausing();
+    let cached = |uid| stage.cache.get(uid).is_stored();
+    assert_eq!(
+        ["a", "b", "new", "short"].map(cached),
+        [true, true, true, false]
+    );
+    stage.next();
+    stage.list("a c1=running");
+    stage.pausing();
+    assert_eq!(["a", "b", "new"].map(cached), [true, false, false]);
+}

@@ -2,23 +2,20 @@
 //! inspections.
 
 use super::super::RuntimePod;
-use super::super::core::{Plan, Records};
+use super::super::core::Records;
 use super::{list, pod};
 
 fn uids(pods: &[RuntimePod]) -> Vec<&str> {
     pods.iter().map(RuntimePod::uid).collect()
 }
 
-/// Runs one relist in which every inspection ends like this. Returns its plan.
-fn relist(records: &mut Records, words: &str, is_stored: bool) -> Plan {
-    let plan = records.listed(list(words));
-    for uid in &plan.gone {
-        records.deleted(uid);
-    }
-    for pod in &plan.inspect {
+/// Runs one relist in which every inspection ends like this. Returns the inspected pods.
+fn relist(records: &mut Records, words: &str, is_stored: bool) -> Vec<RuntimePod> {
+    let due = records.listed(list(words));
+    for pod in &due {
         records.inspected(pod.clone(), is_stored);
     }
-    plan
+    due
 }
 
 #[test]
@@ -41,10 +38,9 @@ fn pl_2_only_pods_that_changed_are_inspected() {
     ];
     for (before, after, inspected) in rows {
         let mut records = Records::default();
-        assert_eq!(uids(&relist(&mut records, before, true).inspect), ["a"]);
-        let plan = records.listed(list(after));
-        assert_eq!(!plan.inspect.is_empty(), inspected, "{before} -> {after}");
-        assert!(plan.gone.is_empty(), "{before} -> {after}");
+        assert_eq!(uids(&relist(&mut records, before, true)), ["a"]);
+        let due = records.listed(list(after));
+        assert_eq!(!due.is_empty(), inspected, "{before} -> {after}");
     }
 }
 
@@ -56,24 +52,20 @@ fn pl_2_a_change_of_one_pod_inspects_no_other() {
         "a c1=running, b c2=running, c c3=running",
         true,
     );
-    let plan = relist(
+    let due = relist(
         &mut records,
         "c c3=running, b c2=exited, a c1=running",
         true,
     );
-    assert_eq!(uids(&plan.inspect), ["b"]);
+    assert_eq!(uids(&due), ["b"]);
 }
 
 #[test]
-fn pl_2_a_pod_that_is_not_listed_is_gone_once() {
+fn pl_2_a_pod_that_is_not_listed_is_known_no_more() {
     let mut records = Records::default();
     relist(&mut records, "a c1=running, b c2=running", true);
-    let plan = relist(&mut records, "b c2=running", true);
-    assert_eq!(
-        (plan.gone.as_slice(), plan.inspect.len()),
-        (["a".to_owned()].as_slice(), 0)
-    );
-    assert_eq!(relist(&mut records, "b c2=running", true), Plan::default());
+    assert_eq!(relist(&mut records, "b c2=running", true), []);
+    assert!(!records.knows("a") && records.knows("b"));
     assert_eq!(records.count(), (1, 0));
 }
 
@@ -81,11 +73,8 @@ fn pl_2_a_pod_that_is_not_listed_is_gone_once() {
 fn pl_2_a_pod_that_comes_back_is_a_new_one() {
     let mut records = Records::default();
     for _ in 0..3 {
-        assert_eq!(
-            uids(&relist(&mut records, "a c1=running", true).inspect),
-            ["a"]
-        );
-        assert_eq!(relist(&mut records, "", true).gone, ["a"]);
+        assert_eq!(uids(&relist(&mut records, "a c1=running", true)), ["a"]);
+        assert_eq!(relist(&mut records, "", true), []);
     }
 }
 
@@ -93,21 +82,12 @@ fn pl_2_a_pod_that_comes_back_is_a_new_one() {
 fn pl_3_a_failed_inspection_does_not_move_the_record_and_marks_the_pod() {
     let mut records = Records::default();
     relist(&mut records, "a c1=running", true);
-    assert_eq!(
-        uids(&relist(&mut records, "a c1=exited", false).inspect),
-        ["a"]
-    );
+    assert_eq!(uids(&relist(&mut records, "a c1=exited", false)), ["a"]);
     // Back to the inspected state: there is no visible change, only the mark.
-    assert_eq!(
-        uids(&relist(&mut records, "a c1=running", false).inspect),
-        ["a"]
-    );
+    assert_eq!(uids(&relist(&mut records, "a c1=running", false)), ["a"]);
     assert_eq!(records.count(), (1, 1));
-    assert_eq!(
-        uids(&relist(&mut records, "a c1=running", true).inspect),
-        ["a"]
-    );
-    assert_eq!(relist(&mut records, "a c1=running", true), Plan::default());
+    assert_eq!(uids(&relist(&mut records, "a c1=running", true)), ["a"]);
+    assert_eq!(relist(&mut records, "a c1=running", true), []);
     assert_eq!(records.count(), (1, 0));
 }
 
@@ -115,11 +95,7 @@ fn pl_3_a_failed_inspection_does_not_move_the_record_and_marks_the_pod() {
 fn pl_3_a_marked_pod_that_is_gone_is_deleted_and_not_inspected() {
     let mut records = Records::default();
     relist(&mut records, "a c1=running", false);
-    let plan = relist(&mut records, "", true);
-    assert_eq!(
-        (plan.gone.as_slice(), plan.inspect.len()),
-        (["a".to_owned()].as_slice(), 0)
-    );
+    assert_eq!(relist(&mut records, "", true), []);
     assert_eq!(records.count(), (0, 0));
 }
 
@@ -140,28 +116,25 @@ fn pl_2_a_relist_that_was_cut_off_is_made_up_for() {
         true,
     );
     let first = records.listed(list("a c1=exited, b c2=exited"));
-    records.inspected(first.inspect[0].clone(), true);
+    records.inspected(first[0].clone(), true);
     let second = records.listed(list("a c1=exited, b c2=exited"));
-    assert_eq!(uids(&second.inspect), ["b"]);
-    assert_eq!(second.gone, ["c"]);
+    assert_eq!(uids(&second), ["b"]);
+    assert!(!records.knows("c"));
 }
 
 #[test]
 fn pods_of_one_list_with_the_same_uid_are_taken_together() {
     let mut records = Records::default();
     let listed = "a c1=running, b c2=running, a c3=exited s1=ready";
-    let plan = relist(&mut records, listed, true);
-    assert_eq!(
-        plan.inspect,
-        list("a c1=running c3=exited s1=ready, b c2=running")
-    );
-    assert_eq!(relist(&mut records, listed, true), Plan::default());
+    let due = relist(&mut records, listed, true);
+    assert_eq!(due, list("a c1=running c3=exited s1=ready, b c2=running"));
+    assert_eq!(relist(&mut records, listed, true), []);
 }
 
 #[test]
-fn what_the_cache_held_before_is_inspected_or_deleted() {
+fn what_the_cache_held_before_is_inspected_or_forgotten() {
     let mut records = Records::knowing(["a".to_owned(), "b".to_owned()]);
-    let plan = relist(&mut records, "a, c c1=running", true);
-    assert_eq!(uids(&plan.inspect), ["a", "c"]);
-    assert_eq!(plan.gone, ["b"]);
+    let due = relist(&mut records, "a, c c1=running", true);
+    assert_eq!(uids(&due), ["a", "c"]);
+    assert!(!records.knows("b"));
 }
