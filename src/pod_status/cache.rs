@@ -242,6 +242,11 @@ impl<S: CachedStatus> PodStatusCache<S> {
         &self.clock
     }
 
+    /// Whether the pod has an entry without an error.
+    pub(super) fn has_status(&self, uid: &str) -> bool {
+        self.table.lock().has_status(uid)
+    }
+
     /// Whether the cache was closed.
     pub fn is_closed(&self) -> bool {
         self.table.lock().is_closed()

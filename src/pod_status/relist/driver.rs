@@ -137,7 +137,7 @@ impl<R: Runtime> RelistLoop<R> {
             return Ok(());
         }
         let pods = found.map_err(StatusError::from)?;
-        self.records.request(self.requests.take_reinspect());
+        self.request(&pods);
         for (is_due, pod) in self.records.found(pods, uids) {
             let uid = pod.uid().to_owned();
             if due.has_passed(self.clock.now()) {
@@ -168,7 +168,7 @@ impl<R: Runtime> RelistLoop<R> {
         }
         let pods = listed.map_err(StatusError::from)?;
         self.progress.lock().listed(asked);
-        self.records.request(self.requests.take_reinspect());
+        self.request(&pods);
         let due = self.records.listed(pods);
         let is_listed = |uid: &str| self.records.knows(uid);
         let gone = self.cache.take_unlisted(Timestamp::from(asked), is_listed);
@@ -188,6 +188,16 @@ impl<R: Runtime> RelistLoop<R> {
         // After all pods, so that a waiter for this time finds the relist's results (PL-4).
         self.cache.update_time(Timestamp::from(asked));
         Ok(Some(()))
+    }
+
+    /// Notes the inspections that the program asks for, and those of pods whose status another
+    /// thread has deleted or replaced by an error: the global time would vouch for that.
+    fn request(&mut self, pods: &[RuntimePod]) {
+        let uids = pods.iter().map(RuntimePod::uid);
+        let spoiled = uids.filter(|uid| !self.cache.has_status(uid));
+        let asked = self.requests.take_reinspect().into_iter();
+        let all = asked.chain(spoiled.map(str::to_owned));
+        self.records.request(all);
     }
 
     /// Inspects a pod and sets its entry, even if the inspection failed (PL-2). The entry has the

@@ -43,7 +43,8 @@ use progress::Progress;
 /// The loop promises: the list and the inspection behind a cached status began at the entry's time
 /// or later. The cache's global time moves only after every changed pod of a list was inspected. If
 /// the runtime cannot list, nothing changes. If it cannot inspect a pod, the error becomes the
-/// entry of the pod, and each relist inspects the pod again until that succeeds.
+/// entry of the pod, and each relist inspects the pod again until that succeeds. It also inspects a
+/// pod whose entry another thread has deleted or replaced by an error.
 ///
 /// It does not promise to see every state. As in the kubelet, it misses a state that begins and
 /// ends between two lists. Inspections run one after the other: a slow one delays the pods after

@@ -1,9 +1,11 @@
 //! The effects of each relist on the cache (PL-1 to PL-5).
 
 use super::*;
-use crate::pod_status::SandboxStatus;
 use crate::pod_status::tests::later;
+use crate::pod_status::{SandboxStatus, StatusError};
 use crate::sync::Arc;
+use crate::tests::until::until;
+use crate::{Error, ErrorKind};
 
 fn error_text(stage: &Stage, uid: &str) -> Option<String> {
     stage.cache.get(uid).error().map(ToString::to_string)
@@ -327,4 +329,41 @@ fn pl_2_what_an_event_brought_leaves_the_cache_with_the_next_list_that_lacks_it(
     stage.list("a c1=running");
     stage.pausing();
     assert_eq!(["a", "b", "new"].map(cached), [true, false, false]);
+}
+
+#[test]
+fn pl_3_what_another_thread_spoiled_is_inspected_although_the_pod_looks_unchanged() {
+    let stage = Stage::new();
+    let pods = "a c1=running, b c2=running, c c3=running";
+    stage.list(pods);
+    for uid in ["a", "b", "c"] {
+        stage.found(uid);
+    }
+    stage.pausing();
+    let spoil = || {
+        let failed: StatusError = Arc::new(Error::new(ErrorKind::Api, "an event failed"));
+        stage.cache.set("a", None, Some(failed), stage.now());
+        stage.cache.delete("b");
+    };
+    spoil();
+    stage.next();
+    stage.list(pods);
+    stage.found("a");
+    stage.found("b");
+    stage.pausing();
+    // On request, too.
+    spoil();
+    for (uid, served) in [("a", 1), ("b", 2), ("c", 3)] {
+        assert!(stage.relist.request_relist(uid));
+        stage.list(pods);
+        if uid != "c" {
+            stage.found(uid);
+        }
+        until(|| stage.relist.report().requested == served);
+    }
+    stage.next();
+    stage.list(pods);
+    stage.pausing();
+    assert_eq!(error_text(&stage, "a"), None);
+    assert!(stage.cache.get("b").is_stored());
 }
