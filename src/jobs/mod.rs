@@ -211,9 +211,9 @@ impl PoolInner {
                 let mut state = self.state.lock();
                 state.busy = state.busy.saturating_sub(1);
             }
-            match left {
-                Ok(left) => drop(left),
-                Err(error) => log::error!("{error}"),
+            let dropped = left.and_then(|left| guard("the drop of what a job left", || drop(left)));
+            if let Err(error) = dropped {
+                log::error!("{error}");
             }
             next = self.next(&bell);
         }
@@ -410,6 +410,22 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Panicked);
         assert_eq!(error.to_string(), "a job panicked: told");
         assert_eq!(run(&threads, || 1).recv().unwrap().unwrap(), 1);
+    }
+
+    /// What a job leaves may be the program's.
+    #[test]
+    fn what_a_job_leaves_may_panic_when_it_is_dropped() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("told");
+            }
+        }
+        let threads = ThreadPool::new("t", 1, JobKind::Compute);
+        threads.run(Box::new(|_begun| Some(Arc::new(Bomb) as Leftover)));
+        assert_eq!(run(&threads, || 1).recv().unwrap().unwrap(), 1);
+        until(|| threads.0.0.state.lock().idle.len() == 1);
+        assert_eq!(threads.started(), 1);
     }
 
     #[test]

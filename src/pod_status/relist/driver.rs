@@ -119,6 +119,7 @@ impl<R: Runtime> RelistLoop<R> {
         if let Err(error) = guarded(|| self.relist_pods(uids, began, due, stop)) {
             self.progress.lock().count(|report| &mut report.failures);
             self.log("relisting pods on request", &error);
+            let_go(error);
         }
         self.end_call();
     }
@@ -266,7 +267,8 @@ impl<R: Runtime> RelistLoop<R> {
         let took = self.clock.now().saturating_duration_since(began);
         let pods = self.records.count();
         // The earlier error is a value of the program, so it is dropped after the lock.
-        let _before = self.progress.lock().relisted(failure, took, pods);
+        let before = self.progress.lock().relisted(failure, took, pods);
+        let_go(before);
         false
     }
 
