@@ -62,6 +62,15 @@ impl<S: ClientSocket> HttpExchange<S> {
         }
     }
 
+    /// What its end would cost: nothing once it has its answer, most while one is made or sent.
+    pub(super) fn rank(&self) -> u8 {
+        match self.phase {
+            ExchangePhase::Draining => 0,
+            ExchangePhase::Reading(_) => 1,
+            ExchangePhase::Waiting { .. } | ExchangePhase::Writing { .. } => 2,
+        }
+    }
+
     /// Goes on as far as the socket and the answer let it; `false` at its end.
     pub(super) fn go_on(&mut self, table: &Table, now: Instant) -> bool {
         loop {

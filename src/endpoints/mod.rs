@@ -92,8 +92,9 @@
 //!   its name (`no answer for 0.8s`), and is not run again before it returns. A page of the program
 //!   has five seconds.
 //! - A check or a page that panics fails by its name.
-//! - At most 16 clients are served at a time; one more replaces the oldest. Each has five seconds
-//!   to send its request, of at most 8 KiB and 64 headers, and five to take the answer.
+//! - At most 16 clients are served at a time. One more replaces the oldest that has its answer,
+//!   else the oldest that has not sent its request, else the oldest. Each has five seconds to send
+//!   its request, of at most 8 KiB and 64 headers, and five to take the answer.
 //!
 //! # Threads and locks
 //!

@@ -13,7 +13,7 @@ use crate::clock::{Clock, later};
 use crate::sync::{Arc, atomic::Ordering};
 use crate::worker::{StopToken, Wake, WakeUp};
 
-/// The most clients at a time: a kubelet, a scraper, a person. One more replaces the oldest.
+/// The most clients at a time: a kubelet, a scraper, a person. One more replaces another.
 pub(super) const CLIENTS_MAX: usize = 16;
 /// The wait before the next accept if the system has no descriptor. The waiting client keeps the
 /// listener readable meanwhile.
@@ -110,7 +110,10 @@ impl EndpointsServer {
             match accepted {
                 Ok(socket) => {
                     if self.clients.len() >= CLIENTS_MAX {
-                        drop(self.clients.remove(0));
+                        // The oldest of the lowest rank.
+                        let ranks = self.clients.iter().map(HttpExchange::rank);
+                        let least = ranks.enumerate().min_by_key(|(_, rank)| *rank);
+                        drop(self.clients.remove(least.map_or(0, |(at, _)| at)));
                     }
                     self.clients.push(HttpExchange::new(socket, now));
                 }

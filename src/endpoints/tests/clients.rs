@@ -19,7 +19,7 @@ fn clients_that_say_nothing_keep_no_other_out_and_hold_up_no_end() {
     for _ in 0..50 {
         assert_eq!(get(address, "/livez"), ok());
     }
-    // The oldest had to go.
+    // The oldest of those that had said nothing had to go.
     assert_eq!(idle[0].read(&mut [0; 8]).unwrap_or(0), 0);
     drop(endpoints);
     assert_eq!(idle[CLIENTS_MAX].read(&mut [0; 8]).unwrap_or(0), 0);
@@ -78,4 +78,38 @@ fn clients_that_close_their_half_or_reset_while_a_check_runs_are_bounded() {
     assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
     drop(open);
     drop(begun);
+}
+
+/// Seen: whoever was idle threw out the request of a kubelet that waited for its answer.
+#[test]
+fn clients_that_wait_for_their_answers_stay_before_those_that_say_nothing() {
+    let endpoints = endpoints(LONG);
+    let (tell, begun) = bounded(1);
+    let (open, gate) = bounded::<()>(0);
+    let check = move || {
+        tell.send(()).unwrap();
+        gate.recv().map_err(|_closed| "closed")
+    };
+    endpoints.add_check(Probe::Ready, "gate", check).unwrap();
+    endpoints.start();
+    let address = endpoints.address();
+    let mut waiting = TcpStream::connect(address).unwrap();
+    waiting.write_all(b"GET /readyz HTTP/1.1\r\n\r\n").unwrap();
+    begun.recv().unwrap();
+    let mut answered = TcpStream::connect(address).unwrap();
+    answered.write_all(b"GET /livez HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    answered.read_to_string(&mut answer).unwrap();
+    let mut idle: Vec<_> = (0..CLIENTS_MAX - 1)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    assert_eq!(get(address, "/livez"), ok());
+    // One more than there is room for: the connection that has its answer went first.
+    idle[0].set_nonblocking(true).unwrap();
+    idle.extend((0..CLIENTS_MAX).map(|_| TcpStream::connect(address).unwrap()));
+    assert_eq!(get(address, "/livez"), ok());
+    open.send(()).unwrap();
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
 }
