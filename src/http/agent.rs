@@ -181,9 +181,15 @@ impl Endpoint {
     /// # Errors
     ///
     /// As [`current`](ActiveCredentials::current).
-    fn is_renewed(&self, rejected: Option<&Credential>, call: &CallContext) -> Result<bool, Error> {
+    fn is_renewed(
+        &self,
+        rejected: Option<&Credential>,
+        request: &HttpRequest<'_>,
+        call: &CallContext,
+    ) -> Result<bool, Error> {
         let renewed = self.credentials.current(call);
-        let renewed = renewed.inspect_err(|_none| self.metrics.sent(None, true))?;
+        let method = request.method().as_str();
+        let renewed = renewed.inspect_err(|_none| self.metrics.sent(method, None, true))?;
         let pair = renewed.as_deref().zip(rejected);
         Ok(!pair.is_some_and(|(renewed, rejected)| renewed.is_same(rejected)))
     }
@@ -310,7 +316,7 @@ impl Agent {
             if refusal.is_stopped() {
                 return Err(refusal);
             }
-            if !endpoint.is_renewed(credential.as_deref(), call)? {
+            if !endpoint.is_renewed(credential.as_deref(), request, call)? {
                 return Err(endpoint.explain_rejection(refusal));
             }
             sent = self.send(endpoint, request, &call.again(), what)?;
@@ -378,6 +384,10 @@ impl Agent {
     ) -> Result<UnreadResponse, Error> {
         refuse_loud_logs()?;
         let (mut second_try, mut is_retry) = (request.second_try, call.is_retry);
+        let sent = |code, is_retry| {
+            let method = request.method().as_str();
+            endpoint.metrics.sent(method, code, is_retry);
+        };
         let (mut first_byte, mut first_silence, mut asks) = (request.first_byte, None, true);
         loop {
             if call.stop().is_stopped() {
@@ -385,8 +395,7 @@ impl Agent {
             }
             let agent = self.inner();
             let credential = endpoint.credential(call);
-            let credential =
-                credential.inspect_err(|_none| endpoint.metrics.sent(None, is_retry))?;
+            let credential = credential.inspect_err(|_none| sent(None, is_retry))?;
             let head = head(endpoint, request, credential.as_deref(), what)?;
             let begun = Clock::system().now();
             let mut trying = self.limited(endpoint, request, call, second_try.is_some());
@@ -401,7 +410,7 @@ impl Agent {
                     self.pool.lock().last_wait = waited;
                     let status = response.status().as_u16();
                     call.enter_phase(RequestPhase::Body { status, bytes: 0 });
-                    endpoint.metrics.sent(Some(status), is_retry);
+                    sent(Some(status), is_retry);
                     return Ok(UnreadResponse {
                         response,
                         socket: tried_by.and_then(|call| call.socket),
@@ -415,11 +424,11 @@ impl Agent {
             if has_ended && next(AnswerKind::Ended) == NextRequest::Same {
                 continue;
             }
-            endpoint.metrics.sent(None, is_retry);
+            sent(None, is_retry);
             let may_repeat = dialed || !maybe_applied;
             if asks && may_repeat && endpoint.asks_anew(tried_by.as_ref(), credential.as_deref()) {
                 asks = false;
-                is_retry = endpoint.is_renewed(credential.as_deref(), call)?;
+                is_retry = endpoint.is_renewed(credential.as_deref(), request, call)?;
                 if is_retry {
                     continue;
                 }

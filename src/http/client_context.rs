@@ -54,12 +54,13 @@ impl ClientInner {
     /// The stop, the deadline, or `Resources`.
     pub(crate) fn begin(
         &self,
+        method: &str,
         urgency: &Urgency,
         stop: &StopToken,
         deadline: Deadline,
     ) -> Result<[CallContext; 2], Error> {
         let context = &self.context;
-        context.permit(stop, deadline, urgency)?;
+        context.permit(method, stop, deadline, urgency)?;
         let progress = RequestProgress::new(Arc::clone(&context.server));
         let slots = &self.threads.slots;
         let slot = slots.enter(urgency, &progress, stop, deadline);
@@ -79,13 +80,14 @@ impl ClientContext {
     /// As [`Limiter::acquire`], and `Timeout` if the deadline had passed before.
     pub(crate) fn permit(
         &self,
+        method: &str,
         stop: &StopToken,
         deadline: Deadline,
         urgency: &Urgency,
     ) -> Result<(), Error> {
         errors::unsent_after(deadline, &self.options.clock, is_retry())?;
         let acquire = || self.limiter.acquire(stop, deadline, urgency);
-        self.endpoint.metrics.limited(acquire)
+        self.endpoint.metrics.limited(method, acquire)
     }
 
     /// Makes a call whose answer is counted in the client's byte budget.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::certificates::client_certificate::ClientCertificate;
 use super::credentials::{CredentialsStatus, PluginRun};
+use super::send::known_method;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::hooks::{Hook, Reading, Telemetry};
@@ -23,6 +24,8 @@ pub enum ClientMetric {
     RateLimited {
         /// Host and port of the server.
         host: Arc<str>,
+        /// The method, such as `GET`.
+        method: &'static str,
         /// How long it waited, also if it got no permit.
         waited: Duration,
     },
@@ -32,17 +35,21 @@ pub enum ClientMetric {
     RequestSent {
         /// Host and port of the server.
         host: Arc<str>,
+        /// The method, such as `GET`.
+        method: &'static str,
         /// The status code of the answer; `None` without an answer, or without credentials to send.
         code: Option<u16>,
         /// Whether the client sent the same request before: after a 401, after silence, or for a
         /// one-shot read that the server refused for a while.
         is_retry: bool,
     },
-    /// A get, or the list of one page, ended. The thread that asked for it calls the hook. Watches
-    /// and streamed lists are not reported.
+    /// A get, the list of one page, a write or a [`Client::send`](super::Client::send) ended. The
+    /// thread that asked for it calls the hook. Watches and streams are not reported.
     RequestEnded {
         /// Host and port of the server.
         host: Arc<str>,
+        /// The method, such as `GET`.
+        method: &'static str,
         /// The whole time: the wait for the rate limit, retries, and reading the body.
         took: Duration,
         /// The length of the body, after decompression; `None` if the request failed.
@@ -102,17 +109,20 @@ impl RequestMetrics {
     }
 
     /// Waits by `wait` for a permit of the rate limit, and reports how long that took.
-    pub(crate) fn limited<T>(&self, wait: impl FnOnce() -> T) -> T {
-        self.telemetry.time(wait, |waited, _| {
-            let host = Arc::clone(&self.host);
-            ClientMetric::RateLimited { host, waited }
-        })
+    pub(crate) fn limited<T>(&self, method: &str, wait: impl FnOnce() -> T) -> T {
+        self.telemetry
+            .time(wait, |waited, _| ClientMetric::RateLimited {
+                host: Arc::clone(&self.host),
+                method: label(method),
+                waited,
+            })
     }
 
     /// Reports a request that was sent, and the status code of its answer, if one came.
-    pub(crate) fn sent(&self, code: Option<u16>, is_retry: bool) {
+    pub(crate) fn sent(&self, method: &str, code: Option<u16>, is_retry: bool) {
         self.telemetry.tell(|| ClientMetric::RequestSent {
             host: Arc::clone(&self.host),
+            method: label(method),
             code,
             is_retry,
         });
@@ -128,20 +138,27 @@ impl RequestMetrics {
         });
     }
 
-    /// Runs `request`, which does a get or a list of one page, and reports its end. `request` also
-    /// returns the bytes of the body.
+    /// Runs `request`, which reads its whole answer, and reports its end. `request` also returns
+    /// the bytes of the body.
     pub(crate) fn ended<T>(
         &self,
+        method: &str,
         request: impl FnOnce() -> Result<(T, usize), Error>,
     ) -> Result<T, Error> {
         let ended = self.telemetry.time(request, |took, result| {
             let body_bytes = result.as_ref().ok().map(|(_, bytes)| *bytes);
             ClientMetric::RequestEnded {
                 host: Arc::clone(&self.host),
+                method: label(method),
                 took,
                 body_bytes,
             }
         });
         ended.map(|(value, _bytes)| value)
     }
+}
+
+/// A program may name any method; one that cannot be sent is no series of its own.
+fn label(method: &str) -> &'static str {
+    known_method(method).unwrap_or("<other>")
 }

@@ -202,7 +202,7 @@ impl<K: Object> ListJob<K> {
         let call = self.call.with_slot(slot);
         let options = &self.context.options;
         let context = &self.context;
-        let permit = || context.permit(call.stop(), call.whole.deadline, &self.urgency);
+        let permit = || context.permit("GET", call.stop(), call.whole.deadline, &self.urgency);
         let request = HttpRequest {
             payload: None,
             path: &self.path,
@@ -281,7 +281,7 @@ impl<K: Object> HttpListerWatcher<K> {
             self.list_bytes.store(0, Ordering::Relaxed);
         }
         let what = self.client.context.endpoint.named("GET", &path);
-        let listed = metrics.ended(|| self.list_path(path, deadline, stop, each));
+        let listed = metrics.ended("GET", || self.list_path(path, deadline, stop, each));
         listed.map_err(|error| error.of_request(&what))
     }
 
@@ -295,7 +295,7 @@ impl<K: Object> HttpListerWatcher<K> {
     ) -> Result<(ListPage, usize), Error> {
         self.progress.enter(RequestPhase::Limited);
         let context = &self.client.context;
-        context.permit(stop, deadline, &self.urgency)?;
+        context.permit("GET", stop, deadline, &self.urgency)?;
         let call = context.call(stop, NamedDeadline::caller(deadline))?;
         let call = call.with_progress(&self.progress);
         let job = ListJob::<K> {
@@ -544,7 +544,9 @@ impl<K: Object> ObjectGetter<K> {
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let path = requests::get(&self.resource, key, version)?;
         let metrics = &self.client.context.endpoint.metrics;
-        let got = metrics.ended(|| self.get_path(urgency, (key, &path, version), deadline, stop));
+        let got = metrics.ended("GET", || {
+            self.get_path(urgency, (key, &path, version), deadline, stop)
+        });
         got.map_err(|error| error.of_request(&self.client.context.endpoint.named("GET", &path)))
     }
 
@@ -557,8 +559,8 @@ impl<K: Object> ObjectGetter<K> {
         stop: &StopToken,
     ) -> Result<(Arc<StoredObject<K>>, usize), Error> {
         let ClientInner { context, pool, .. } = &*self.client;
-        let permit = || context.permit(stop, deadline, urgency);
-        let [_, call] = self.client.begin(urgency, stop, deadline)?;
+        let permit = || context.permit("GET", stop, deadline, urgency);
+        let [_, call] = self.client.begin("GET", urgency, stop, deadline)?;
         let request = HttpRequest {
             payload: None,
             path,

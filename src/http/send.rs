@@ -28,6 +28,11 @@ use crate::worker::StopToken;
 /// The methods that a request may have.
 const METHODS: &str = "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE";
 
+/// The method of that name.
+pub(super) fn known_method(name: &str) -> Option<&'static str> {
+    METHODS.split(", ").find(|known| *known == name)
+}
+
 /// The headers that the transport sets, beside those that the configuration sets.
 const OWN_HEADERS: &str = "accept-encoding authorization connection content-length expect host te \
                            trailer transfer-encoding upgrade";
@@ -118,8 +123,8 @@ impl Request {
     ///
     /// `Config` names the field that cannot be sent; `TooLarge` for a body beyond `bytes_max`.
     fn payload(&self, own: &HeaderMap, bytes_max: usize) -> Result<Payload<'_>, Error> {
-        let known = METHODS.split(", ").find(|known| *known == self.method);
-        let method = known.and_then(|known| Method::from_bytes(known.as_bytes()).ok());
+        let method =
+            known_method(&self.method).and_then(|known| Method::from_bytes(known.as_bytes()).ok());
         let method =
             method.ok_or_else(|| self.unusable("method", &format!("it is none of {METHODS}")))?;
         let (path, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
@@ -352,7 +357,7 @@ impl Client {
     pub fn send(&self, request: &Request, deadline: impl IntoDeadline) -> Result<Response, Error> {
         let deadline = deadline.into_deadline(&self.inner.context.options.clock);
         let metrics = &self.inner.context.endpoint.metrics;
-        metrics.ended(|| {
+        metrics.ended(&request.method, || {
             let (status, headers, mut answer) = self.open(request, deadline, false)?;
             let body = self.read_whole(&mut answer);
             let body =
@@ -426,7 +431,7 @@ impl Client {
         let (context, stop) = (&inner.context, &request.stop);
         let bytes_max = context.options.decode.item_bytes_max;
         let payload = request.payload(&context.endpoint.headers, bytes_max)?;
-        let begun = inner.begin(&Urgency::new(true), stop, deadline);
+        let begun = inner.begin(&request.method, &Urgency::new(true), stop, deadline);
         let [call, asking] = begun.map_err(|error| {
             error.of_request(&context.endpoint.named(&request.method, &request.path))
         })?;

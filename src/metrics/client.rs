@@ -16,11 +16,11 @@ metrics! {
     RETRIES: "rest_client_request_retries_total",
         "Number of requests that were sent once more, by their own status code, verb and host";
     DURATION: "rest_client_request_duration_seconds",
-        "How long gets and lists took, with waits, retries and reading, by verb and host";
+        "How long requests took, with waits, retries and reading, by verb and host";
     LIMITED: "rest_client_rate_limiter_duration_seconds",
         "How long requests waited for the client's rate limit, by verb and host";
     RESPONSE_SIZE: "rest_client_response_size_bytes",
-        "How large the bodies of gets and lists were, decompressed, by verb and host";
+        "How large the bodies of answers were, decompressed, by verb and host";
     BODIES: "kubecache_client_body_bytes_total",
         "Bytes of lists, gets and watches that came and were decoded, decompressed, by host";
     SKIPPED: "kubecache_client_skipped_bytes_total",
@@ -46,9 +46,6 @@ const BYTES: [u32; 11] = [
 const AGE_MINUTES: [u32; 11] = [
     10, 30, 60, 240, 1_440, 10_080, 43_200, 129_600, 259_200, 518_400, 2_073_600,
 ];
-
-/// The method of all requests: clients only read.
-const GET: &str = "GET";
 
 /// One series of each name, for all clients with the same labels.
 #[derive(Debug)]
@@ -88,21 +85,26 @@ impl ClientSeries {
     }
 
     pub(super) fn count(&self, metric: &ClientMetric) {
-        let observe = |series: &HistogramVec, host: &str, value| {
-            series.with_label_values(&[GET, host]).observe(value);
+        let observe = |series: &HistogramVec, method: &str, host: &str, value| {
+            series.with_label_values(&[method, host]).observe(value);
         };
         match metric {
             ClientMetric::Started(reading) => self.readings.add(reading),
-            ClientMetric::RateLimited { host, waited } => {
-                observe(&self.limited, host, waited.as_secs_f64());
+            ClientMetric::RateLimited {
+                host,
+                method,
+                waited,
+            } => {
+                observe(&self.limited, method, host, waited.as_secs_f64());
             }
             ClientMetric::RequestSent {
                 host,
+                method,
                 code,
                 is_retry,
             } => {
                 let code = shown(*code);
-                let labels = [&*code, GET, host];
+                let labels = [&*code, *method, host];
                 self.requests.with_label_values(&labels).inc();
                 if *is_retry {
                     self.retries.with_label_values(&labels).inc();
@@ -110,12 +112,13 @@ impl ClientSeries {
             }
             ClientMetric::RequestEnded {
                 host,
+                method,
                 took,
                 body_bytes,
             } => {
-                observe(&self.duration, host, took.as_secs_f64());
+                observe(&self.duration, method, host, took.as_secs_f64());
                 if let Some(bytes) = body_bytes {
-                    observe(&self.response_size, host, number(*bytes));
+                    observe(&self.response_size, method, host, number(*bytes));
                 }
             }
             ClientMetric::PluginRun(run) if run.end == PluginEnd::Denied => {

@@ -113,8 +113,9 @@
 //!
 //! Names, other labels and buckets are client-go's. The label `name`, as given to the exposition,
 //! is added. `host` is the server's host and port, even if the URL names no port. `verb` and
-//! `method` are always `GET`. `code` is the status code, and `<other>` for a number that HTTP does
-//! not define. It is `<error>` if no answer came, or if there were no credentials to send.
+//! `method` are both the method of the request, such as `GET`. `code` is the status code, and
+//! `<other>` for a number that HTTP does not define. It is `<error>` if no answer came, or if there
+//! were no credentials to send.
 //!
 //! - `rest_client_requests_total` (counter): requests that were sent, by `code`, `method` and
 //!   `host`. Each retry counts, and the opening of each watch.
@@ -122,12 +123,13 @@
 //!   of the repetition, `verb` and `host`: after a 401, and after silence. The client itself
 //!   repeats nothing after a 429 or 5xx. Its reflectors ask again later, which does not count as a
 //!   retry.
-//! - `rest_client_request_duration_seconds` (histogram): how long gets and lists of one page took,
-//!   failed ones too: the wait for the rate limit, retries, and reading the body. By `verb` and
-//!   `host`. Watches and streamed lists are not measured, as in client-go.
+//! - `rest_client_request_duration_seconds` (histogram): how long gets, lists of one page, writes
+//!   and requests of the program's own took, failed ones too: the wait for the rate limit, retries,
+//!   and reading the body. By `verb` and `host`. Watches and streams are not measured, as in
+//!   client-go.
 //! - `rest_client_rate_limiter_duration_seconds` (histogram): how long requests waited for the
 //!   client's rate limit, including no wait, by `verb` and `host`. Openings of watches do not wait.
-//! - `rest_client_response_size_bytes` (histogram): the bodies of gets and lists of one page after
+//! - `rest_client_response_size_bytes` (histogram): the bodies of the answers to them after
 //!   decompression, by `verb` and `host`. Failed requests do not count; client-go's do.
 //! - `kubecache_client_body_bytes_total` (counter): bytes of lists, gets and watches that the
 //!   client received and decoded, after decompression, by `host`.
@@ -153,8 +155,8 @@
 //!   none has an expiry.
 //!
 //! The three gauges exist while a client does. client-go's `rest_client_request_size_bytes` is
-//! missing, because a `GET` has no body. So are its `rest_client_transport_…`, which belong to a
-//! cache of Go programs.
+//! missing, because most requests are gets, which have no body. So are its
+//! `rest_client_transport_…`, which belong to a cache of Go programs.
 //!
 //! # Threads and locks
 //!

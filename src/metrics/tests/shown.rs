@@ -5,10 +5,13 @@ use std::time::SystemTime;
 use super::*;
 use crate::clock::Deadline;
 use crate::hooks::{Hook, Telemetry};
-use crate::http::{ClientCertificate, ClientMetric, ClientState, PluginEnd, PluginRun};
+use crate::http::{
+    Client, ClientCertificate, ClientMetric, ClientOptions, ClientState, Config, PluginEnd,
+    PluginRun, WriteOptions,
+};
 use crate::informer::{HandlerOptions, Handlers};
-use crate::object::Status;
-use crate::testing::{RequestKind, SourceFault};
+use crate::object::{Object as _, Status};
+use crate::testing::{ApiServer, RequestKind, SourceFault};
 use crate::tests::until::until;
 
 /// The whole text of an informer, a reflector, a manager and a client, against one checked by hand.
@@ -63,17 +66,21 @@ fn rf_51_rf_52_the_whole_text() {
 /// A list that is retried after a 401, and a connection that is refused.
 fn requests() -> [ClientMetric; 9] {
     let host: Arc<str> = "10.0.0.1:6443".into();
+    let method = "GET";
     let limited = |millis| ClientMetric::RateLimited {
         host: Arc::clone(&host),
+        method,
         waited: Duration::from_millis(millis),
     };
     let sent = |code, is_retry| ClientMetric::RequestSent {
         host: Arc::clone(&host),
+        method,
         code,
         is_retry,
     };
     let ended = |millis, body_bytes| ClientMetric::RequestEnded {
         host: Arc::clone(&host),
+        method,
         took: Duration::from_millis(millis),
         body_bytes,
     };
@@ -107,6 +114,7 @@ fn codes_that_http_does_not_have_share_a_series() {
             "t",
             &ClientMetric::RequestSent {
                 host,
+                method: "GET",
                 code,
                 is_retry,
             },
@@ -356,5 +364,32 @@ fn reads_of_a_manager_are_counted_by_strategy_and_reason() {
     let text = stage.exposition.text();
     for secret in ["shop", "\"db", "gone", "unknown", "made-up", "till"] {
         assert!(!text.contains(secret), "{secret}");
+    }
+}
+
+/// Seen: creates and deletes were counted as gets.
+#[test]
+fn requests_are_counted_by_their_method() {
+    let (server, exposition) = (ApiServer::new().unwrap(), Exposition::new());
+    let config = Config::for_server(&server.url()).unwrap();
+    let options = ClientOptions::default().metrics(exposition.client("agent").unwrap());
+    let client = Client::new(&config, options).unwrap();
+    let map = objects::config_map("default", "m", "", &[("a", "1")]);
+    let options = WriteOptions::default();
+    client.create(&map, &options, Deadline::NEVER).unwrap();
+    client.get::<ConfigMap>(&map.key()).unwrap();
+    let text = exposition.text();
+    let host = server.address();
+    for (method, code) in [("POST", "201"), ("GET", "200")] {
+        let labels = format!(r#"code="{code}",host="{host}",method="{method}",name="agent""#);
+        let by = format!(r#"host="{host}",name="agent",verb="{method}""#);
+        for series in [
+            format!("requests_total{{{labels}}} 1\n"),
+            format!("request_duration_seconds_count{{{by}}} 1\n"),
+            format!("rate_limiter_duration_seconds_count{{{by}}} 1\n"),
+        ] {
+            let series = format!("rest_client_{series}");
+            assert!(text.contains(&series), "{series} in {text}");
+        }
     }
 }
