@@ -6,13 +6,16 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::named_call::NamedCall;
+use super::options::EndpointsOptions;
 use super::page::WebPage;
+use super::probe::Probe;
+use super::table::Table;
 use crate::clock::Clock;
 use crate::sync::{
     Arc, Monitor,
     atomic::{AtomicUsize, Ordering},
 };
-use crate::worker::{Wake, WorkerGroup};
+use crate::worker::{Wake, WakeUp, WorkerGroup};
 
 /// Longer than a model takes.
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -66,6 +69,36 @@ fn the_end_of_a_call_is_never_missed() {
             }
             drop(threads);
             assert_eq!(running.load(Ordering::SeqCst), 0);
+        },
+        SCHEDULES,
+    );
+}
+
+/// The program's part of a check, which is not to be dropped by this thread.
+struct Kept(crate::sync::ThreadId);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        assert_ne!(thread::current().id(), self.0, "dropped by the server");
+    }
+}
+
+/// A check is removed while a request asks for it.
+#[test]
+fn a_check_is_never_dropped_by_the_server() {
+    shuttle::check_random(
+        || {
+            let table = Table::new(WakeUp::new().unwrap(), EndpointsOptions::default());
+            let (table, kept) = (Arc::new(table), Kept(thread::current().id()));
+            let check = NamedCall::new("check", "model", LIMIT, move || {
+                let _own = &kept;
+                Ok(WebPage::text("ok"))
+            });
+            table.add(Some(Probe::Live), check).unwrap();
+            let removing = Arc::clone(&table);
+            let remover = thread::spawn(move || assert!(removing.remove_check("model")));
+            drop(table.ask("/livez", Clock::system().now()));
+            remover.join().unwrap();
         },
         SCHEDULES,
     );

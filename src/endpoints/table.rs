@@ -8,15 +8,19 @@ use super::page::WebPage;
 use super::probe::{Probe, ProbePath};
 use crate::clock::later;
 use crate::error::Error;
+use crate::guard::guard_logged;
 use crate::sync::{Arc, Mutex, Rank, atomic::AtomicBool};
-use crate::worker::{Wake, WakeUp, WorkerGroup};
+use crate::worker::{Wake, WakeUp, Worker, WorkerGroup};
 
 /// The check that passes because there is an answer.
 const PING: &str = "ping";
 
+/// A check with the probe that asks for it, or a page.
+type ProbedCall = (Option<Probe>, Arc<NamedCall>);
+
 /// All that endpoints serve: checks by the probe that asks for them, and pages, which have none.
 pub(super) struct Table {
-    calls: Mutex<Vec<(Option<Probe>, Arc<NamedCall>)>>,
+    calls: Mutex<Vec<ProbedCall>>,
     /// The threads of the calls.
     pub(super) threads: WorkerGroup,
     /// Wakes the server: at its start, its stop and the end of each call.
@@ -57,7 +61,7 @@ impl Table {
     }
 
     pub(super) fn remove_check(&self, name: &str) -> bool {
-        let is_it = |(of, it): &mut (Option<_>, Arc<NamedCall>)| of.is_some() && it.name == name;
+        let is_it = |(of, it): &mut ProbedCall| of.is_some() && it.name == name;
         let removed: Vec<_> = self.calls.lock().extract_if(.., is_it).collect();
         // Its drop may be code of the program.
         !removed.is_empty()
@@ -65,17 +69,35 @@ impl Table {
 
     /// Starts the calls that answer a request for `target`, a path with or without a query.
     pub(super) fn ask(&self, target: &str, now: Instant) -> Pending {
+        let calls = self.calls.lock().clone();
+        let pending = self.answer(&calls, target, now);
+        let removed = calls
+            .into_iter()
+            .filter_map(|(_, call)| Arc::into_inner(call));
+        let removed: Vec<_> = removed.collect();
+        // Removed meanwhile: its drop is code of the program, which may hang.
+        if let Some(NamedCall { port, .. }) = removed.first() {
+            let port = format!("the drop of {port}");
+            let dropping = || Worker::spawn("ep-removed", move |_stop| drop(removed)).ok();
+            if let Some(thread) = guard_logged(port, dropping) {
+                self.threads.add(thread);
+            }
+        }
+        pending
+    }
+
+    fn answer(&self, calls: &[ProbedCall], target: &str, now: Instant) -> Pending {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let probe = ProbePath::of(path).filter(|_| !self.options.without_probes);
         let is_asked = |of: Option<Probe>, name: &str| match (&probe, of) {
             (Some(probe), Some(of)) => of <= probe.probe && ["", name].contains(&probe.check),
             (probe, of) => probe.is_none() && of.is_none() && name == path,
         };
-        let mut calls = self.calls.lock().clone();
-        calls.retain(|(of, call)| is_asked(*of, &call.name));
+        let calls = calls.iter().filter(|(of, call)| is_asked(*of, &call.name));
+        let calls: Vec<_> = calls.map(|(_, call)| call).collect();
         let bell: Arc<dyn Wake> = Arc::<WakeUp>::clone(&self.bell);
-        let run = |(_, call): &(_, Arc<NamedCall>)| call.run(&self.threads, &bell, now);
-        let limits = calls.iter().map(|(_, call)| call.limit);
+        let run = |call: &&Arc<NamedCall>| call.run(&self.threads, &bell, now);
+        let limits = calls.iter().map(|call| call.limit);
         let until = later(now, limits.max().unwrap_or_default());
         let not_found = || Pending::known(WebPage::text("404 page not found\n").code(404), now);
         let Some(probe) = probe else {
@@ -89,7 +111,7 @@ impl Table {
         let is_excluded = |name| parameters().any(|one| one.strip_prefix("exclude=") == Some(name));
         let has_ping = ["", PING].contains(&probe.check);
         let ping = has_ping.then(|| (PING.to_owned(), None));
-        let others = calls.iter().map(|check| match &*check.1.name {
+        let others = calls.iter().map(|check| match &*check.name {
             name if is_excluded(name) => (format!("{name} excluded:"), None),
             name => (name.to_owned(), Some(run(check))),
         });
