@@ -110,7 +110,7 @@ impl<K: ObjectData> Publisher<K> {
         let on_thread = Arc::clone(&shared);
         let name = format!("publish-{}", K::FOLDER);
         let worker = Worker::spawn(name.as_str(), move |stop| {
-            let _ending = on_thread.rounds.until_dropped();
+            let _ending = on_thread.rounds.until_dropped(stop);
             on_thread.run(&changes, &woken, stop);
         });
         let worker = worker.map_err(|error| {
@@ -145,7 +145,8 @@ impl<K: ObjectData> Publisher<K> {
     /// # Errors
     ///
     /// - The first error of an object that failed.
-    /// - `Timeout`: the deadline passed. `Stopped`: the publisher was stopped.
+    /// - `Timeout`: the deadline passed, or the call is on the publisher's own thread, such as in
+    ///   `on_change` or a layout. `Stopped`: the publisher was stopped.
     pub fn publish_by(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
         let deadline = deadline.into_deadline(&Clock::system());
         let what = format!("writing the {} to the disk", K::FOLDER);

@@ -10,6 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Monitor, Rank};
+use crate::worker::{StopToken, Task, Wake, WakeRegistration};
 
 /// The rounds that a thread was asked for, and those it has done. `S` is its status after a round.
 pub(crate) struct Rounds<S> {
@@ -19,19 +20,24 @@ pub(crate) struct Rounds<S> {
 
 struct RoundsState<S> {
     asked: u64,
+    /// Whether the thread was stopped, or has ended.
     has_ended: bool,
+    /// The present round of the thread, and the next one, which those who ask now wait for.
+    tasks: [Option<Task>; 2],
     status: S,
     /// For each round with a waiter: the thread's status after it, once it has ended.
     outcomes: BTreeMap<u64, Option<S>>,
 }
 
-/// Tells waiters that no more rounds come.
-pub(crate) struct RoundsEnd<'a, S>(&'a Rounds<S>);
+/// Tells waiters that no more rounds come: at the stop, or at its drop.
+pub(crate) struct RoundsEnd {
+    end: Arc<dyn Wake>,
+    _at_stop: WakeRegistration,
+}
 
-impl<S> Drop for RoundsEnd<'_, S> {
+impl Drop for RoundsEnd {
     fn drop(&mut self) {
-        self.0.state.lock().has_ended = true;
-        self.0.state.notify_all();
+        self.end.wake();
     }
 }
 
@@ -42,6 +48,7 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         let state = RoundsState {
             asked: 0,
             has_ended: false,
+            tasks: [None, None],
             status,
             outcomes: BTreeMap::new(),
         };
@@ -67,11 +74,17 @@ impl<S: Clone + Send + 'static> Rounds<S> {
     ///
     /// # Errors
     ///
-    /// `Timeout` at the deadline, `Stopped` once the thread has ended; both name `what`, the
-    /// subject of the wait.
+    /// `Timeout` at the deadline, or if the thread waits for the caller, or is it. `Stopped` once
+    /// the thread was stopped or has ended. All name `what`, the subject of the wait.
     pub(crate) fn wait(&self, what: &str, deadline: Deadline) -> Result<S, Error> {
         let clock = Clock::system();
         let mut state = self.state.lock();
+        let [_, next] = &state.tasks;
+        let waiting = next.as_ref().map(|next| next.wait(what)).transpose();
+        let _waiting = waiting.map_err(|_circle| {
+            let text = format!("{what}: its own thread cannot wait for it");
+            Error::new(ErrorKind::Timeout, text)
+        })?;
         let ticket = self.order(&mut state);
         state.outcomes.insert(ticket, None);
         let outcome = loop {
@@ -103,12 +116,16 @@ impl<S: Clone + Send + 'static> Rounds<S> {
 
     /// Begins a round, on the thread. Returns the number that [`end`](Self::end) needs.
     pub(crate) fn begin(&self) -> u64 {
-        self.state.lock().asked
+        let mut state = self.state.lock();
+        state.tasks.swap(0, 1);
+        state.tasks[1] = Some(Task::begin());
+        state.asked
     }
 
     /// Ends the round that began with this number.
     pub(crate) fn end(&self, began: u64, status: S) {
         let mut state = self.state.lock();
+        state.tasks[0] = None;
         for (_, outcome) in state.outcomes.range_mut(..=began) {
             outcome.get_or_insert_with(|| status.clone());
         }
@@ -118,8 +135,19 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         drop(before);
     }
 
-    /// A guard for the thread. Its drop, even by a panic, ends all waits.
-    pub(crate) fn until_dropped(&self) -> RoundsEnd<'_, S> {
-        RoundsEnd(self)
+    /// A guard for the thread. The stop, and the guard's drop, even by a panic, end all waits.
+    /// After the stop the thread may do a last round.
+    pub(crate) fn until_dropped(&self, stop: &StopToken) -> RoundsEnd {
+        let state = Arc::clone(&self.state);
+        state.lock().tasks[1] = Some(Task::begin());
+        let end: Arc<dyn Wake> = Arc::new(move || {
+            state.lock().has_ended = true;
+            state.notify_all();
+        });
+        let at_stop = stop.register(&end);
+        RoundsEnd {
+            end,
+            _at_stop: at_stop,
+        }
     }
 }

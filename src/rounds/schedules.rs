@@ -10,6 +10,7 @@ use crate::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
+use crate::worker::StopToken;
 
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 5_000;
@@ -22,7 +23,7 @@ fn rounds_of(
     ends: &AtomicUsize,
     takes_late: bool,
 ) {
-    let _ending = rounds.until_dropped();
+    let _ending = rounds.until_dropped(&StopToken::never());
     while ends.load(Ordering::SeqCst) == 0 {
         if woken.try_recv().is_err() {
             thread::yield_now();

@@ -237,7 +237,7 @@ impl Snapshot {
             lock,
         };
         let worker = Worker::spawn("snapshot", move |stop| {
-            let _ending = on_thread.writes.until_dropped();
+            let _ending = on_thread.writes.until_dropped(stop);
             on_thread.run(&woken, stop, &mut last);
         });
         let failed = |error| Error::new(ErrorKind::Resources, "thread snapshot").with_source(error);
@@ -310,8 +310,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// [`SnapshotStatus::last_error`] after the write, even if the file only leaves an object out;
-    /// `Timeout` at the deadline.
+    /// [`SnapshotStatus::last_error`] after the write, even if the file only leaves an object out.
+    /// `Timeout` at the deadline, or on the snapshot's own thread, such as in `write_json`.
     pub fn write_by(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
         let deadline = deadline.into_deadline(&Clock::system());
         let what = format!("writing the snapshot {}", self.core.options.path.display());

@@ -909,3 +909,62 @@ fn a_round_that_the_stop_cuts_off_is_no_success() {
     let second = directory.join("shop/configmaps/second");
     assert_eq!(files(&second), texts(&[("a", "1")]));
 }
+
+/// A publisher whose thread calls this after it has written `settings`.
+fn hooked(
+    directory: &Path,
+    on_change: impl Fn() + Send + Sync + 'static,
+) -> (Arc<Publisher<ConfigMap>>, ConfigMapManager) {
+    let server = FakeSource::<ConfigMap>::new();
+    server.set(objects::config_map("shop", "settings", "", &[("a", "1")]));
+    let manager = ConfigMapManager::new(server, ManagerOptions::default()).unwrap();
+    let hook = Hook::new(move |_: &BTreeSet<ObjectKey>| on_change());
+    let publisher = Publisher::start(manager.clone(), Arc::new(outlet(directory)), Some(hook));
+    (Arc::new(publisher.unwrap()), manager)
+}
+
+/// Seen: `publish_by` waited for a thread that hung in a write, although it had been stopped.
+#[test]
+fn a_stop_ends_the_waits_for_a_thread_that_hangs() {
+    let directory = TempDirectory::new("publisher-hangs");
+    let (enter, entered) = crossbeam_channel::bounded(1);
+    let (open, gate) = crossbeam_channel::bounded::<()>(0);
+    let (publisher, manager) = hooked(&directory, move || {
+        enter.send(()).unwrap();
+        let _open = gate.recv();
+    });
+    // Dropped before the publisher, however the test ends.
+    let open = open;
+    manager.add_reference(&owner(), &ObjectKey::new("shop", "settings"));
+    entered.recv_timeout(PATIENCE).unwrap();
+    let minute = Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| publisher.publish_by(minute));
+        publisher.stop();
+        assert!(waiting.join().unwrap().unwrap_err().is_stopped());
+    });
+    assert!(publisher.publish_by(minute).unwrap_err().is_stopped());
+    drop(open);
+}
+
+#[test]
+fn a_wait_on_the_publishers_own_thread_is_refused() {
+    let directory = TempDirectory::new("publisher-own");
+    let own = Arc::new(std::sync::OnceLock::<std::sync::Weak<Publisher<ConfigMap>>>::new());
+    let (tell, told) = channel();
+    let called = Arc::clone(&own);
+    let (publisher, manager) = hooked(&directory, move || {
+        let publisher = called.get().unwrap().upgrade().unwrap();
+        let ended = publisher.publish_by(Duration::from_secs(60));
+        drop(publisher);
+        tell.send(ended).unwrap();
+    });
+    own.set(Arc::downgrade(&publisher)).unwrap();
+    manager.add_reference(&owner(), &ObjectKey::new("shop", "settings"));
+    let error = told.recv_timeout(PATIENCE).unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let told = "its own thread cannot wait for it";
+    assert!(error.to_string().contains(told), "{error}");
+    // A wait on another thread is none.
+    publisher.publish_by(PATIENCE).unwrap();
+}
