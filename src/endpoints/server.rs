@@ -10,6 +10,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::exchange::HttpExchange;
 use super::table::Table;
 use crate::clock::{Clock, later};
+use crate::error::{Error, ErrorKind};
+use crate::failures::{FailureLog, FailureReporter};
 use crate::sync::{Arc, atomic::Ordering};
 use crate::worker::{StopToken, Wake, WakeUp};
 
@@ -27,6 +29,7 @@ pub(super) struct EndpointsServer {
     clients: Vec<HttpExchange<TcpStream>>,
     /// After a failure: the time of the next accept.
     accepts_from: Option<Instant>,
+    log: FailureReporter,
 }
 
 impl EndpointsServer {
@@ -36,6 +39,7 @@ impl EndpointsServer {
             table,
             clients: Vec::new(),
             accepts_from: None,
+            log: FailureLog::default().reporter("kubecache::endpoints", "", "endpoints", "clients"),
         }
     }
 
@@ -109,6 +113,7 @@ impl EndpointsServer {
                 accepted.and_then(|(socket, _)| socket.set_nonblocking(true).map(|()| socket));
             match accepted {
                 Ok(socket) => {
+                    self.log.recovered();
                     if self.clients.len() >= CLIENTS_MAX {
                         // The oldest of the lowest rank.
                         let ranks = self.clients.iter().map(HttpExchange::rank);
@@ -121,11 +126,43 @@ impl EndpointsServer {
                 // They concern one client, or one call: the next may be tried at once.
                 Err(error) if matches!(error.kind(), Io::ConnectionAborted | Io::Interrupted) => {}
                 Err(error) => {
-                    log::warn!("the endpoints: a client could not be taken: {error}");
+                    let text = format!("a client could not be taken: {error}");
+                    self.log
+                        .failed(&Error::new(ErrorKind::Resources, text), now);
                     self.accepts_from = Some(later(now, EXHAUSTED_PAUSE));
                     return;
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use log::Level;
+    use rustix::net::{AddressFamily, SocketType, socket};
+
+    use super::super::EndpointsOptions;
+    use super::*;
+
+    /// A process without a free descriptor filled the log ten times a second.
+    #[test]
+    fn clients_that_cannot_be_taken_are_told_once() {
+        // A socket that does not listen accepts nobody.
+        let deaf: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        let table = Table::new(WakeUp::new().unwrap(), EndpointsOptions::default());
+        let mut server = EndpointsServer::new(deaf.into(), Arc::new(table));
+        let mut now = Clock::system().now();
+        for _ in 0..50 {
+            server.accept(now);
+            now = later(now, EXHAUSTED_PAUSE);
+        }
+        let told = server.log.recovered().unwrap();
+        assert_eq!(
+            (told.level, told.failures, told.left_out),
+            (Level::Info, 50, 49)
+        );
     }
 }
