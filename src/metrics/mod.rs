@@ -120,9 +120,9 @@
 //! - `rest_client_requests_total` (counter): requests that were sent, by `code`, `method` and
 //!   `host`. Each retry counts, and the opening of each watch.
 //! - `rest_client_request_retries_total` (counter): the repeated requests among them, by the `code`
-//!   of the repetition, `verb` and `host`: after a 401, and after silence. The client itself
-//!   repeats nothing after a 429 or 5xx. Its reflectors ask again later, which does not count as a
-//!   retry.
+//!   of the repetition, `verb` and `host`: after a 401, after silence, and for gets, lists of
+//!   [`Client::list`](crate::http::Client::list) and requests of the program's own also after a 429
+//!   or 5xx. Reflectors ask again later, which does not count as a retry.
 //! - `rest_client_request_duration_seconds` (histogram): how long gets, lists of one page, writes
 //!   and requests of the program's own took, failed ones too: the wait for the rate limit, retries,
 //!   and reading the body. By `verb` and `host`. Watches and streams are not measured, as in
