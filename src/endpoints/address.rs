@@ -5,7 +5,13 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
+
 use crate::error::{Error, ErrorKind};
+
+/// How many clients may wait to be accepted, as with the standard library.
+const CLIENTS_WAITING_MAX: i32 = 128;
 
 /// An address to listen at: `HOST:PORT`, or `:PORT` for all interfaces.
 ///
@@ -54,12 +60,26 @@ impl BindAddress {
             return TcpListener::bind(&self.text);
         }
         // A socket of all IPv6 addresses takes IPv4 as well, where there is IPv6 at all.
-        TcpListener::bind((Ipv6Addr::UNSPECIFIED, self.port)).or_else(|error| {
+        self.open_to_all().or_else(|error| {
             if error.kind() == io::ErrorKind::AddrInUse {
                 return Err(error);
             }
             TcpListener::bind((Ipv4Addr::UNSPECIFIED, self.port))
         })
+    }
+
+    /// As the standard library's bind, but for IPv4, too, whatever the system's default is.
+    fn open_to_all(&self) -> io::Result<TcpListener> {
+        let listener = socket(AddressFamily::INET6, SocketType::STREAM, None)?;
+        fcntl_setfd(&listener, FdFlags::CLOEXEC)?;
+        sockopt::set_ipv6_v6only(&listener, false)?;
+        sockopt::set_socket_reuseaddr(&listener, true)?;
+        bind(
+            &listener,
+            &SocketAddr::from((Ipv6Addr::UNSPECIFIED, self.port)),
+        )?;
+        listen(&listener, CLIENTS_WAITING_MAX)?;
+        Ok(listener.into())
     }
 }
 
@@ -130,8 +150,12 @@ mod tests {
 
     #[test]
     fn no_host_is_every_interface() {
-        let (address, _listener) = parse(":0").unwrap().listen().unwrap();
+        let (address, listener) = parse(":0").unwrap().listen().unwrap();
         TcpStream::connect(("127.0.0.1", address.port())).unwrap();
+        // Not every machine has IPv6.
+        if address.is_ipv6() {
+            assert!(!sockopt::ipv6_v6only(&listener).unwrap());
+        }
     }
 
     #[test]
