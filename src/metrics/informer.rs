@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use prometheus::core::Collector as _;
+use prometheus::proto::{LabelPair, MetricFamily};
 use prometheus::{Histogram, IntCounterVec, IntGauge, Registry};
 
 use super::page::{Labels, Metric, metrics, number, show};
@@ -34,6 +36,9 @@ const LATENCY_SECONDS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
+/// The label with the name of a handler.
+const HANDLER: &str = "handler";
+
 /// The label of all handlers without their own name, because thread names are never reused.
 const UNNAMED: &str = "unnamed";
 
@@ -52,7 +57,7 @@ impl InformerSeries {
     pub(super) fn new(labels: Labels, reflectors: Arc<ReflectorSeries>) -> Result<Self, Error> {
         Ok(Self {
             latency: LATENCY.histogram(&labels, &LATENCY_SECONDS)?,
-            panics: HANDLER_PANICS.counters(&labels, &["handler"])?,
+            panics: HANDLER_PANICS.counters(&labels, &[HANDLER])?,
             store_version: STORE_VERSION.int_gauge(&labels)?,
             readings: Readings::default(),
             labels,
@@ -74,19 +79,21 @@ impl InformerSeries {
 
     /// Shows all series but the reflectors', which are shown elsewhere.
     pub(super) fn show(&self, page: &Registry) {
+        // Read before the states: a handler that is new since then keeps its count.
+        let counted = self.panics.collect();
         let states = self.readings.states();
         let versions = states.iter().map(|state| state.resource_version.clone());
         set_largest(&self.store_version, versions);
         show(page, [&self.latency]);
         show(page, [&self.store_version]);
-        self.show_handlers(&states, page);
+        self.show_handlers(&states, &counted, page);
         if !states.is_empty() {
             let undecodable = states.iter().map(|state| state.undecodable).sum();
             UNDECODABLE.show(page, &self.labels, number(undecodable));
         }
     }
 
-    fn show_handlers(&self, states: &[InformerState], page: &Registry) {
+    fn show_handlers(&self, states: &[InformerState], counted: &[MetricFamily], page: &Registry) {
         // The number of notifications that wait for the handlers of a name, and the longest lag.
         let mut by_name: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
         for handler in states.iter().flat_map(|state| &state.handlers) {
@@ -96,9 +103,18 @@ impl InformerSeries {
             *queued = queued.saturating_add(readings.queued);
             *lag = (*lag).max(readings.lag.unwrap_or_default());
         }
+        let counted = counted.iter().flat_map(MetricFamily::get_metric);
+        let labels = counted.flat_map(|series| series.get_label());
+        let names = labels.filter(|label| label.name() == HANDLER);
+        for name in names.map(LabelPair::value) {
+            if !by_name.contains_key(name) {
+                // Another scrape may have removed it.
+                let _gone = self.panics.remove_label_values(&[name]);
+            }
+        }
         for (name, (queued, lag)) in by_name {
             let mut labels = self.labels.clone();
-            labels.insert("handler".to_owned(), name.to_owned());
+            labels.insert(HANDLER.to_owned(), name.to_owned());
             HANDLER_QUEUED.show(page, &labels, number(queued));
             HANDLER_LAG.show(page, &labels, lag.as_secs_f64());
             // The counter exists from the first scrape on, with no loss yet.
