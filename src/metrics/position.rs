@@ -8,8 +8,11 @@ use crate::object::ResourceVersion;
 const DIGITS: usize = 15;
 
 /// The last 15 characters of a version as a number, 0 for the empty version; `None` if they are not
-/// a number (ST-10).
+/// a number (ST-10), or if this program made the version, perhaps as a hash.
 pub(super) fn position(version: &ResourceVersion) -> Option<i64> {
+    if version.is_local() {
+        return None;
+    }
     let text = version.as_str();
     if text.is_empty() {
         return Some(0);
@@ -46,6 +49,8 @@ mod tests {
             ("12x", None),
             ("ö", None),
             (" 5", None),
+            // A hash of the content, which is no position of a server.
+            ("local-pods-123456789012345", None),
         ];
         for (version, expected) in rows {
             assert_eq!(position(&version.into()), expected, "{version:?}");
