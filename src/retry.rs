@@ -25,6 +25,16 @@ pub(crate) fn is_retry() -> bool {
     IS_RETRY.get()
 }
 
+/// Whether the request around this one was a retry. That counts again from the drop on, even by a
+/// panic.
+struct OuterRequest(bool);
+
+impl Drop for OuterRequest {
+    fn drop(&mut self) {
+        IS_RETRY.set(self.0);
+    }
+}
+
 /// The tries of one request so far.
 struct Tries {
     kind: PolicyRequest,
@@ -102,9 +112,9 @@ pub(crate) fn patiently<T>(
         waits: Backoff::of_reads(),
     };
     loop {
-        let outer = IS_RETRY.replace(tries.failures.count() > 0);
+        let outer = OuterRequest(IS_RETRY.replace(tries.failures.count() > 0));
         let answered = request();
-        IS_RETRY.set(outer);
+        drop(outer);
         let Err(error) = answered else {
             return answered;
         };
@@ -274,6 +284,27 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Timeout);
         let told = "late: attempt 2, 2.0s after the first began: the attempt before: told";
         assert_eq!(error.to_string(), told);
+    }
+
+    #[cfg(feature = "testing")]
+    #[test]
+    fn a_retry_that_panics_marks_no_request_after_it() {
+        let fake = crate::clock::FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let reading = crate::worker::Worker::spawn("reading", move |_| {
+            let by = (Deadline::NEVER, &StopToken::never());
+            let read = crate::guard::guard_call("the decoder", || {
+                patiently(PolicyRequest::Read, &clock, by, &|_| (), || {
+                    assert!(!is_retry(), "made up");
+                    Err::<(), _>(answer(429, 5))
+                })
+            });
+            assert_eq!(read.unwrap_err().kind(), ErrorKind::Panicked);
+            assert!(!is_retry());
+        });
+        let wait = fake.wait_for_next_timer();
+        fake.advance(wait);
+        reading.unwrap().join().unwrap();
     }
 
     #[cfg(feature = "testing")]

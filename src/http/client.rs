@@ -471,4 +471,49 @@ mod tests {
         let other = whole(&other);
         assert!(other.bookmark_interval().is_none() && other.supports_watch_list());
     }
+
+    #[cfg(feature = "testing")]
+    mod decoders {
+        use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+        use super::*;
+        use crate::clock::Deadline;
+        use crate::error::ErrorKind;
+        use crate::http::WriteOptions;
+        use crate::testing::ApiServer;
+
+        /// An object whose decoder panics.
+        #[derive(serde_derive::Serialize)]
+        struct Odd {
+            metadata: ObjectMeta,
+        }
+
+        impl<'de> serde::Deserialize<'de> for Odd {
+            fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+                panic!("made up");
+            }
+        }
+
+        crate::impl_object!(Odd, Resource::new("", "v1", "configmaps", "ConfigMap"));
+
+        #[test]
+        fn a_decoder_of_the_program_that_panics_is_the_error_of_its_request() {
+            let server = ApiServer::new().unwrap();
+            let config = Config::for_server(&server.url()).unwrap();
+            let client = Client::new(&config, ClientOptions::default()).unwrap();
+            let key = ObjectKey::new("default", "m");
+            let metadata = ObjectMeta {
+                namespace: Some(key.namespace().to_owned()),
+                name: Some(key.name().to_owned()),
+                ..ObjectMeta::default()
+            };
+            let odd = Odd { metadata };
+            let created = client.create(&odd, &WriteOptions::default(), Deadline::NEVER);
+            let read = client.get::<Odd>(&key);
+            for ended in [created, read] {
+                let error = ended.map(drop).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Panicked, "{error}");
+            }
+        }
+    }
 }

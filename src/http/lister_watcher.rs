@@ -16,9 +16,10 @@ use super::calls::slots::Slot;
 use super::client_context::{ClientContext, ClientInner};
 use super::client_options::ClientOptions;
 use super::requests;
-use super::watch_stream::{OpenWatch, WatchBody};
+use super::watch_stream::{DECODER, OpenWatch, WatchBody};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
 use crate::list_watch::{
     Getter, ListPage, ListRequest, Listed, ListerWatcher, RequestPhase, RequestProgress, Selection,
     WatchRequest, WatchStream,
@@ -498,7 +499,8 @@ impl<K: Object> ObjectGetter<K> {
         // The decoder refuses a body with one byte more than the maximum.
         let buffer = read_body(&mut answer, options, self.decode.item_bytes_max)?;
         let mut skipped_bytes = 0;
-        let object = decode_object(buffer.pending(), &self.decode, &mut skipped_bytes);
+        let decode = || decode_object(buffer.pending(), &self.decode, &mut skipped_bytes);
+        let object = guard_call(DECODER, decode);
         answer.decoded(&mut skipped_bytes);
         let object: Arc<StoredObject<K>> = object.map_err(|error| answer.failed(error))?;
         // An error is better than one object's content under the name of another.

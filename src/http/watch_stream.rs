@@ -32,7 +32,7 @@ use crate::wire::EventDecoder;
 use crate::worker::StopToken;
 
 /// Names the decoder in the error of a panic in it.
-const DECODER: &str = "the decoder of the objects";
+pub(super) const DECODER: &str = "the decoder of the objects";
 
 /// The maximum of reads after a passed deadline. It suffices for the bytes in a socket, and for the
 /// longest event.

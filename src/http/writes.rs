@@ -7,8 +7,10 @@ use super::calls::errors;
 use super::client::Client;
 use super::requests;
 use super::send::Request;
+use super::watch_stream::DECODER;
 use crate::clock::IntoDeadline;
 use crate::error::Error;
+use crate::guard::guard_call;
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::setters::setters;
 use crate::sync::Arc;
@@ -295,7 +297,8 @@ impl Client {
         } else {
             response.body()
         };
-        decode_object(object, &decode, &mut 0).map_err(|error| {
+        let decoded = guard_call(DECODER, || decode_object(object, &decode, &mut 0));
+        decoded.map_err(|error| {
             errors::maybe_applied_if(true, error.of_request(&format!("{request:?}")))
         })
     }
