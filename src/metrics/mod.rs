@@ -120,13 +120,12 @@
 //! - `rest_client_requests_total` (counter): requests that were sent, by `code`, `method` and
 //!   `host`. Each retry counts, and the opening of each watch.
 //! - `rest_client_request_retries_total` (counter): the repeated requests among them, by the `code`
-//!   of the repetition, `verb` and `host`: after a 401, after silence, and for gets, lists of
-//!   [`Client::list`](crate::http::Client::list) and requests of the program's own also after a 429
-//!   or 5xx. Reflectors ask again later, which does not count as a retry.
-//! - `rest_client_request_duration_seconds` (histogram): how long gets, lists of one page, writes
-//!   and requests of the program's own took, failed ones too: the wait for the rate limit, retries,
-//!   and reading the body. By `verb` and `host`. Watches and streams are not measured, as in
-//!   client-go.
+//!   of the repetition, `verb` and `host`. The client repeats after a 401 and after silence. After
+//!   a 429 or 5xx it repeats its gets, the pages of its own lists, and requests of the program's
+//!   own. Reflectors ask again later, which does not count as a retry.
+//! - `rest_client_request_duration_seconds` (histogram): how long requests took that read a whole
+//!   answer, failed ones too: the wait for the rate limit, retries, and reading the body. By `verb`
+//!   and `host`. Watches and streams are not measured, as in client-go.
 //! - `rest_client_rate_limiter_duration_seconds` (histogram): how long requests waited for the
 //!   client's rate limit, including no wait, by `verb` and `host`. Openings of watches do not wait.
 //! - `rest_client_response_size_bytes` (histogram): the bodies of the answers to them after

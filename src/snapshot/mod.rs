@@ -484,7 +484,7 @@ impl SnapshotCore {
     }
 
     /// Returns a hash of the state, the managers with the unclaimed objects of their kinds, and the
-    /// kinds whose managers are still to come; `None` before a manager is attached.
+    /// kinds whose managers are still to come. It is `None` before a manager is attached.
     fn look(&self) -> Option<(u64, Vec<AttachedPart>, Parts)> {
         if self.attached.lock().is_empty() {
             return None;

@@ -191,8 +191,8 @@ impl<R: Runtime> RelistLoop<R> {
         Ok(Some(()))
     }
 
-    /// Notes the inspections that the program asks for, and those of pods whose status another
-    /// thread has deleted or replaced by an error: the global time would vouch for that.
+    /// Notes the inspections that the program asks for, and those of pods without a status. Another
+    /// thread may have deleted it or set an error, for which the global time would vouch.
     fn request(&mut self, pods: &[RuntimePod]) {
         let uids = pods.iter().map(RuntimePod::uid);
         let spoiled = uids.filter(|uid| !self.cache.has_status(uid));

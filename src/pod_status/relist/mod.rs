@@ -56,7 +56,7 @@ use progress::Progress;
 /// until then. After 100 lists in a row there is at most one each millisecond, and that bounds a
 /// flood of requests.
 ///
-/// Times come from the cache's clock. The loop owns the content of the cache: it deletes the entry
+/// Times come from the cache's clock. The loop owns the content of the cache. It deletes the entry
 /// of every pod that its runtime does not list, even entries of other threads or from before its
 /// start. An entry that was set after the list was asked for stays until the next list.
 ///
