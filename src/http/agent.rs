@@ -761,7 +761,9 @@ fn read_refusal(
     }
     // Redact before any cut: even half of a token must not show.
     let authorization = authorization_of(credential.as_deref());
-    let text = redacted(&String::from_utf8_lossy(&text), authorization);
+    let text = String::from_utf8_lossy(&text);
+    let hidden = authorization.map(|own| own.redact_part(&text));
+    let text = hidden.map_or(text, Into::into);
     let error = if request.of_collection && code == 404 {
         errors::not_served(text.as_bytes())
     } else {

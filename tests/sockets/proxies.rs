@@ -159,6 +159,31 @@ fn a_refusal_is_told_in_the_proxys_words() {
     }
 }
 
+/// Seen: the half of them that stood before a cut. `failure` looks for them.
+#[test]
+fn a_cut_of_the_proxys_words_shows_no_part_of_user_and_password() {
+    let quoted = "amFuZTpjYW5hcnlA";
+    for visible in [8, 15] {
+        let before = "x".repeat(200 - visible);
+        let whole = format!("{before}{quoted} and more");
+        let part = format!("x {}", &quoted[..visible]);
+        let length = part.len();
+        for answer in [
+            format!("HTTP/1.1 403 {whole}\r\nContent-Length: 0\r\n\r\n"),
+            format!("HTTP/1.1 403 No\r\n\r\n{whole}"),
+            format!("HTTP/1.1 403 No\r\nContent-Length: {length}\r\n\r\n{part}"),
+            format!("x{whole}\r\n"),
+        ] {
+            let server = Server::start();
+            let error = failure(&server, &client_of(&through_http(&server)), |mut peer| {
+                peer.request();
+                peer.write(&answer);
+            });
+            assert!(told(&server, &error).contains("[cre"), "{error}");
+        }
+    }
+}
+
 /// What is no proxy may wait for more, as all but the last two do.
 #[test]
 fn a_proxy_that_is_none_fails_at_once_with_the_reason() {

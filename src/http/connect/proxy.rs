@@ -143,7 +143,7 @@ impl Proxy {
 
     fn connect(&self, dialog: &mut Dialog<'_>, server: &ServerUrl) -> Result<(), Interrupt> {
         let authority = server.authority();
-        let user = self.url.user.as_ref();
+        let user = self.url.user.as_deref();
         let authorization = user.map(|user| user.authorization.as_str());
         let fields = [
             "CONNECT ",
@@ -157,7 +157,7 @@ impl Proxy {
             "\r\n\r\n",
         ];
         dialog.send(Zeroizing::new(fields.concat()).as_bytes())?;
-        let mut answer = dialog.read_answer()?;
+        let mut answer = dialog.read_answer(user)?;
         if answer.code / 100 != 2 {
             dialog.read_refusal(&mut answer)?;
             return Err(refused(&format!("CONNECT {authority}"), &answer, user));
@@ -178,7 +178,7 @@ impl Proxy {
         dialog.send(methods)?;
         let [version] = dialog.receive()?;
         if version != socks::VERSION {
-            return Err(foreign("it does not speak SOCKS5", &[version]));
+            return Err(foreign("it does not speak SOCKS5", &[version], None));
         }
         let [method] = dialog.receive()?;
         match (method, user) {
@@ -287,9 +287,10 @@ fn length(text: &str) -> Result<u8, Interrupt> {
 }
 
 /// Makes the error of an answer to CONNECT that is no success.
-fn refused(what: &str, answer: &ProxyAnswer, user: Option<&Arc<ProxyUser>>) -> Interrupt {
-    let ProxyAnswer { code, reason, .. } = answer;
-    let words = errors::first_words(&answer.text);
+fn refused(what: &str, answer: &ProxyAnswer, user: Option<&ProxyUser>) -> Interrupt {
+    let ProxyAnswer { code, .. } = answer;
+    let reason = errors::printable(&redacted(answer.reason.as_bytes(), user));
+    let words = errors::first_words(redacted(&answer.text, user).as_bytes());
     let hint = match (code, user) {
         (407, None) => ": its URL needs user and password",
         (407, Some(_)) => ": it does not accept the user and the password of its URL",
@@ -305,15 +306,28 @@ fn unreachable(why: &str) -> Interrupt {
     Interrupt::Failed(Error::new(ErrorKind::Unreachable, why))
 }
 
+/// Returns a part of the proxy's words without the user and the password. It comes before any cut:
+/// even half of a password must not show.
+fn redacted(words: &[u8], user: Option<&ProxyUser>) -> String {
+    let words = String::from_utf8_lossy(words);
+    user.map_or_else(
+        || words.to_string(),
+        |user| user.authorization.redact_part(&words),
+    )
+}
+
 /// Makes the error of a peer that speaks another protocol, which its first bytes show.
-fn foreign(why: &str, bytes: &[u8]) -> Interrupt {
+fn foreign(why: &str, bytes: &[u8], user: Option<&ProxyUser>) -> Interrupt {
     let hint = match bytes {
         // Of an alert, and of a handshake.
         [0x15 | 0x16, ..] => "it speaks TLS: its URL has to begin with https://".to_owned(),
         // In the place of the version of SOCKS.
         [b'H'] => "perhaps it speaks HTTP: its URL has to begin with http://".to_owned(),
         [socks::VERSION, ..] => "it speaks SOCKS: its URL has to begin with socks5://".to_owned(),
-        _ => format!("is it a proxy? It says: {}", errors::first_words(bytes)),
+        _ => {
+            let words = errors::first_words(redacted(bytes, user).as_bytes());
+            format!("is it a proxy? It says: {words}")
+        }
     };
     broken(&format!("{why}: {hint}"))
 }
@@ -384,7 +398,7 @@ impl Dialog<'_> {
     }
 
     /// Reads the head of an answer to CONNECT, with the bytes that came after it.
-    fn read_answer(&mut self) -> Result<ProxyAnswer, Interrupt> {
+    fn read_answer(&mut self, user: Option<&ProxyUser>) -> Result<ProxyAnswer, Interrupt> {
         let mut bytes = Vec::new();
         let mut piece = [0; PIECE_BYTES];
         loop {
@@ -396,7 +410,7 @@ impl Dialog<'_> {
                 )));
             }
             bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
-            if let Some(answer) = answer_in(&mut bytes)? {
+            if let Some(answer) = answer_in(&mut bytes, user)? {
                 return Ok(answer);
             }
         }
@@ -430,13 +444,16 @@ impl Dialog<'_> {
 }
 
 /// The answer to CONNECT in the bytes that came so far, once its head is whole.
-fn answer_in(bytes: &mut Vec<u8>) -> Result<Option<ProxyAnswer>, Interrupt> {
+fn answer_in(
+    bytes: &mut Vec<u8>,
+    user: Option<&ProxyUser>,
+) -> Result<Option<ProxyAnswer>, Interrupt> {
     let mut fields = [httparse::EMPTY_HEADER; HEAD_FIELDS_MAX];
     let mut head = httparse::Response::new(&mut fields);
     match head.parse(bytes) {
         Ok(httparse::Status::Complete(end)) => Ok(Some(ProxyAnswer {
             code: head.code.unwrap_or_default(),
-            reason: errors::printable(head.reason.unwrap_or_default()),
+            reason: head.reason.unwrap_or_default().to_owned(),
             length: content_length(head.headers),
             text: bytes.split_off(end),
         })),
@@ -445,14 +462,14 @@ fn answer_in(bytes: &mut Vec<u8>) -> Result<Option<ProxyAnswer>, Interrupt> {
             let message = format!("its answer to CONNECT is larger than {HEAD_BYTES_MAX} bytes");
             Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)))
         }
-        Err(_) => Err(foreign("its answer to CONNECT is no HTTP", bytes)),
+        Err(_) => Err(foreign("its answer to CONNECT is no HTTP", bytes, user)),
     }
 }
 
 /// The code and the rest of an answer to CONNECT, for the fuzzer; `None` while it is not whole.
 #[cfg(feature = "testing")]
 pub(crate) fn proxy_answer(mut bytes: Vec<u8>) -> Result<Option<(u16, Vec<u8>)>, ()> {
-    let answer = answer_in(&mut bytes).map_err(drop)?;
+    let answer = answer_in(&mut bytes, None).map_err(drop)?;
     Ok(answer.map(|answer| (answer.code, answer.text)))
 }
 

@@ -76,6 +76,22 @@ impl Authorization {
         }
         mem::take(&mut *hidden)
     }
+
+    /// Redacts a text that may end in the middle of the token or the password.
+    pub(crate) fn redact_part(&self, text: &str) -> String {
+        let mut hidden = self.redact(text);
+        let ends = |secret: &Zeroizing<String>| {
+            let parts = (PASSWORD_BYTES_MIN..secret.len()).rev();
+            let mut parts = parts.filter_map(|end| secret.get(..end));
+            hidden
+                .len()
+                .checked_sub(parts.find(|part| hidden.ends_with(part))?.len())
+        };
+        if let Some(begin) = self.secrets.iter().filter_map(ends).min() {
+            hidden.replace_range(begin.., MARK);
+        }
+        hidden
+    }
 }
 
 /// Returns a secret as plain text, JSON, Go's JSON and HTML write it.

@@ -206,6 +206,14 @@ fn token_and_password_are_hidden_in_every_form_a_server_quotes_them_in() {
     let short = Credentials::basic(Some("aladdin"), Some("o")).unwrap();
     let short = short.authorization_at_start().unwrap().unwrap();
     assert_eq!(short.redact("aladdin:o to go"), format!("{MARK} to go"));
+    // An answer may break off within them.
+    for (part, shown) in [("opensesam", MARK), ("ope", "ope"), ("YWxhZGRpbjpvc", MARK)] {
+        assert_eq!(
+            basic.redact_part(&format!("no {part}")),
+            format!("no {shown}")
+        );
+        assert_eq!(basic.redact(&format!("no {part}")), format!("no {part}"));
+    }
 }
 
 #[test]
