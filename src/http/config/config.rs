@@ -158,8 +158,20 @@ impl Config {
         self
     }
 
-    /// Trusts any certificate that the server shows. This is for tests.
+    /// Trusts these certificate authorities, in PEM text, and no others. It ends what
+    /// [`with_insecure_skip_tls_verify`](Self::with_insecure_skip_tls_verify) or a kubeconfig says.
+    ///
+    /// Default: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name; the manual's
+    /// [page on TLS](crate::manual::tls) has the places.
+    pub fn with_authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.authorities = Some(Pem::inline(pem.into(), "certificate authorities"));
+        self.tls.insecure_skip_verify = false;
+        self
+    }
+
+    /// Trusts any certificate that the server shows, instead of any authorities. This is for tests.
     pub fn with_insecure_skip_tls_verify(mut self) -> Self {
+        self.tls.authorities = None;
         self.tls.insecure_skip_verify = true;
         self
     }
@@ -240,13 +252,6 @@ setters! { [] Config;
     /// the configuration was made from.
     with_environment(environment: Environment) in environment = Arc::new(environment);
 
-    /// Trusts these certificate authorities, in PEM text, and no others.
-    ///
-    /// Default: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name; the manual's
-    /// [page on TLS](crate::manual::tls) has the places.
-    with_authorities(pem: impl Into<Vec<u8>>)
-        in tls.authorities = Some(Pem::inline(pem.into(), "certificate authorities"));
-
     /// Expects the server's certificate to carry `name`, instead of the URL's host.
     with_tls_server_name(name: impl Into<String>)
         in tls.server_name = Some((name.into(), String::new()));
@@ -295,6 +300,18 @@ mod tests {
         assert!(!shown.contains("canary"), "{shown}");
         assert_eq!(config.server_url(), "https://shop.example:443");
         assert_eq!(config.namespace(), "default");
+    }
+
+    /// Seen: authorities beside it, and any certificate was trusted.
+    #[test]
+    fn the_trust_that_is_set_last_counts() {
+        let config = || Config::for_server("https://shop.example").unwrap();
+        let insecure = config().with_authorities("ca");
+        let insecure = insecure.with_insecure_skip_tls_verify().tls;
+        assert!(insecure.insecure_skip_verify && insecure.authorities.is_none());
+        let checked = config().with_insecure_skip_tls_verify();
+        let checked = checked.with_authorities("ca").tls;
+        assert!(!checked.insecure_skip_verify && checked.authorities.is_some());
     }
 
     #[test]
