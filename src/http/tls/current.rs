@@ -58,8 +58,8 @@ struct CurrentTls {
     /// Counts the changes of the parts.
     version: u64,
     files: WatchedFiles,
-    /// A hash of the content read last, usable or not.
-    fingerprint: u64,
+    /// What was wrong with the files at the last look.
+    complaints: Vec<String>,
 }
 
 /// The parts of a configuration.
@@ -90,13 +90,12 @@ impl Tls {
             Error::config(why)
         })?;
         let settings = settings.loaded()?;
-        let hasher = RandomState::new();
         let is_fixed = settings.identity.is_some()
             && (settings.keeps_identity || !config.credentials.is_kubeconfig());
         let current = CurrentTls {
             config: build(&settings, &provider)?,
             files: WatchedFiles::default(),
-            fingerprint: settings.fingerprint(&hasher),
+            complaints: Vec::new(),
             parts: TlsParts {
                 settings,
                 number: if is_fixed { u64::MAX } else { 0 },
@@ -105,7 +104,7 @@ impl Tls {
         };
         let shared = Arc::new(TlsReloader {
             provider,
-            hasher,
+            hasher: RandomState::new(),
             current: Mutex::ranked(Rank::TLS_CONFIG, current),
         });
         Ok(Self {
@@ -123,9 +122,9 @@ impl Tls {
 
     /// Makes the configuration again if the files have changed.
     ///
-    /// A change that cannot be used leaves the configuration as it is and is logged once: programs
-    /// replace certificate and key one after the other. Blocks by `call`, and for half a second at
-    /// most.
+    /// Authorities or a client certificate that cannot be used leave what was there and are logged
+    /// once: programs replace certificate and key one after the other. Blocks by `call`, and for
+    /// half a second at most.
     pub(crate) fn refresh(&self, call: &CallContext) {
         let current = self.shared.current.lock();
         let has_files = current.parts.settings.files().next().is_some();
@@ -246,26 +245,30 @@ impl TlsReloader {
         if !self.current.lock().files.may_have_changed(stamp, now) {
             return;
         }
-        let loaded = settings.loaded();
-        let fingerprint = match &loaded {
-            Ok(loaded) => loaded.fingerprint(&self.hasher),
-            Err(error) => self.hasher.hash_one(error.to_string()),
-        };
+        let authorities = settings.authorities.as_ref().map(Pem::loaded).transpose();
+        let identity = settings.identity.as_ref().map(ClientIdentity::loaded);
+        let identity = identity.transpose();
         // What kept them from being read may end, and their stamp stay the same.
-        self.current.lock().files.settled &= loaded.is_ok();
-        if mem::replace(&mut self.current.lock().fingerprint, fingerprint) == fingerprint {
-            return;
-        }
-        let changed = loaded.and_then(|loaded| {
-            self.change(|parts| {
-                if parts.number == number {
-                    parts.settings = loaded.clone();
-                }
-            })
+        self.current.lock().files.settled &= authorities.is_ok() && identity.is_ok();
+        // One that cannot be used keeps the other from nothing.
+        let authorities = authorities.and_then(|new| match new == settings.authorities {
+            true => Ok(()),
+            false => self.change(|parts| parts.settings.authorities.clone_from(&new)),
         });
-        if let Err(error) = changed {
+        let identity = identity.and_then(|new| match new == settings.identity {
+            true => Ok(()),
+            false => self.change(|parts| {
+                if parts.number == number {
+                    parts.settings.identity.clone_from(&new);
+                }
+            }),
+        });
+        let errors = [authorities, identity].into_iter().filter_map(Result::err);
+        let complaints: Vec<_> = errors.map(|error| error.to_string()).collect();
+        let before = mem::replace(&mut self.current.lock().complaints, complaints.clone());
+        for complaint in complaints.iter().filter(|it| !before.contains(it)) {
             log::warn!(
-                "the client cannot use the changed TLS files and uses those before: {error}"
+                "the client cannot use the changed TLS files and uses those before: {complaint}"
             );
         }
     }
@@ -283,7 +286,6 @@ impl TlsReloader {
             let mut current = self.current.lock();
             if current.version == version {
                 current.version = version.wrapping_add(1);
-                current.fingerprint = parts.settings.fingerprint(&self.hasher);
                 let before = mem::replace(&mut current.config, config);
                 let parts_before = mem::replace(&mut current.parts, parts);
                 drop(current);
@@ -309,12 +311,6 @@ impl TlsSettings {
             *identity = identity.loaded()?;
         }
         Ok(loaded)
-    }
-
-    /// Returns a hash of the loaded content.
-    fn fingerprint(&self, hasher: &RandomState) -> u64 {
-        let contents: Vec<_> = self.pems().map(|pem| pem.bytes.as_slice()).collect();
-        hasher.hash_one(contents)
     }
 }
 
@@ -597,6 +593,71 @@ mod tests {
         std::fs::write(&target, one.certificate.bytes.as_slice()).unwrap();
         assert_eq!(format!("{:?}", stamp(&links)), stamp_before);
         assert!(look() > 0);
+    }
+
+    #[test]
+    fn authorities_and_client_certificate_rotate_although_the_other_cannot_be_used() {
+        let directory = TempDirectory::new("tls-parts");
+        let [ca, crt, key] = ["ca.crt", "tls.crt", "tls.key"].map(|name| directory.join(name));
+        let trusted = [
+            &include_bytes!("../../../fixtures/certs/authority.pem")[..],
+            include_bytes!("../../../fixtures/certs/other-authority.pem"),
+        ];
+        let identities = identities();
+        let trust = |number: usize| std::fs::write(&ca, trusted[number]).unwrap();
+        let show = |number: usize| {
+            let ClientIdentity {
+                certificate,
+                key: of_it,
+            } = &identities[number];
+            std::fs::write(&crt, certificate.bytes.as_slice()).unwrap();
+            std::fs::write(&key, of_it.bytes.as_slice()).unwrap();
+        };
+        let start = || {
+            trust(0);
+            show(0);
+            let mut config = Config::for_server("https://api.test").unwrap();
+            config.tls.authorities = Some(Pem::file(&ca, "ca"));
+            config.tls.identity = Some(ClientIdentity {
+                certificate: Pem::file(&crt, "crt"),
+                key: Pem::file(&key, "key"),
+            });
+            Tls::new(&config).unwrap()
+        };
+        // The clock stands, so that each look reads the files.
+        let clock = Clock::from(FakeClock::new());
+        let look = |tls: &Tls| {
+            tls.shared.refresh(&clock);
+            let settings = tls.settings();
+            let authorities = settings.authorities.unwrap().bytes;
+            let shown = settings.identity.unwrap().certificate.bytes;
+            let is = |bytes: &[u8], of: &[&[u8]; 2]| of.iter().position(|it| *it == bytes);
+            let certificates = [0, 1].map(|it: usize| identities[it].certificate.bytes.as_slice());
+            (is(&authorities, &trusted), is(&shown, &certificates))
+        };
+        for unusable in [None, Some(&b""[..]), Some(b"no PEM")] {
+            let spoil = |path: &Path| match unusable {
+                None => std::fs::remove_file(path).unwrap(),
+                Some(bytes) => std::fs::write(path, bytes).unwrap(),
+            };
+            let tls = start();
+            spoil(&ca);
+            show(1);
+            assert_eq!(look(&tls), (Some(0), Some(1)), "{unusable:?}");
+            trust(1);
+            assert_eq!(look(&tls), (Some(1), Some(1)), "{unusable:?}");
+
+            let tls = start();
+            spoil(&key);
+            trust(1);
+            let config = tls.current();
+            assert_eq!(look(&tls), (Some(1), Some(0)), "{unusable:?}");
+            // Connections of the configuration go on being used while nothing changes.
+            let (now, _) = (tls.current(), look(&tls));
+            assert!(Arc::ptr_eq(&now, &tls.current()) && !Arc::ptr_eq(&now, &config));
+            show(1);
+            assert_eq!(look(&tls), (Some(1), Some(1)), "{unusable:?}");
+        }
     }
 
     /// A plugin is asked for another one, which costs its time.
