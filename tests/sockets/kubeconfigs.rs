@@ -192,6 +192,24 @@ fn the_same_context_is_read_again_out_of_the_same_files() {
     assert_eq!(stage.gets(&client, 1, &[401]).0, ["Bearer appeared"]);
 }
 
+/// Seen: a file of other contexts that had gone kept the token from its rotation.
+#[test]
+fn a_file_of_the_list_that_names_nothing_needed_may_go() {
+    let stage = Stage::new("list-other");
+    let other = stage.directory.join("other");
+    fs::write(&other, "users: [{name: other, user: {token: t}}]").unwrap();
+    stage.write("token: old");
+    let list = std::env::join_paths([&other, &stage.path()]).unwrap();
+    let environment = Environment::default().variable("KUBECONFIG", list);
+    let options = KubeconfigOptions::default().environment(environment);
+    let client = client_of(&Config::from_kubeconfig(&options).unwrap());
+    fs::remove_file(&other).unwrap();
+    stage.write("token: new");
+    let (shown, error) = stage.gets(&client, 1, &[401, 200]);
+    assert_eq!(shown, ["Bearer old", "Bearer new"]);
+    assert_eq!(error, None);
+}
+
 /// A plugin and a token file give other tokens themselves: their kubeconfig is not read again.
 #[test]
 fn a_plugin_and_a_token_file_are_asked_again_without_their_kubeconfig() {

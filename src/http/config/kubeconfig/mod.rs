@@ -109,6 +109,12 @@ fn read(
         looked_at.push(format!("{} ({found})", path.display()));
     }
     if let Some(config) = resolve::resolve(&merged, options, environment)? {
+        if !is_named {
+            // The others may go: such a list may name files that are missing.
+            let needed = resolve::files(&merged, options)?;
+            same.paths
+                .retain(|path| needed.contains(&path.display().to_string()));
+        }
         same.context = same.context.or(merged.current_context);
         return Ok(Ok((config, same)));
     }

@@ -18,17 +18,14 @@ use crate::http::environment::Environment;
 use crate::sync::Arc;
 use crate::yaml::Section;
 
-/// Makes the configuration; `None` if neither files nor options name a cluster.
-pub(super) fn resolve(
-    merged: &Merged,
-    options: &KubeconfigOptions,
-    environment: &Environment,
-) -> Result<Option<Config>, Error> {
-    let nothing = Section::default();
+/// Finds the context, the user and the cluster that count, each with its name if there is one.
+fn chosen<'a>(
+    merged: &'a Merged,
+    options: &'a KubeconfigOptions,
+) -> Result<[Option<(&'a str, &'a Section)>; 3], Error> {
     let current = options.context.as_ref().or(merged.current_context.as_ref());
     let context = entry(&merged.contexts, "context", current, None)?;
     let user = entry(&merged.users, "user", options.user.as_ref(), context)?;
-    let user = user.map_or(&nothing, |(_, user)| user);
     let cluster = entry(
         &merged.clusters,
         "cluster",
@@ -37,8 +34,27 @@ pub(super) fn resolve(
     );
     let cluster = match cluster {
         Err(_) if options.server.is_some() && options.cluster.is_none() => None,
-        cluster => cluster?.map(|(_, cluster)| cluster),
+        cluster => cluster?,
     };
+    Ok([context, user, cluster])
+}
+
+/// Returns the files in which these stand.
+pub(super) fn files(merged: &Merged, options: &KubeconfigOptions) -> Result<Vec<String>, Error> {
+    let sections = chosen(merged, options)?.into_iter().flatten();
+    Ok(sections.map(|(_, it)| it.file().to_string()).collect())
+}
+
+/// Makes the configuration; `None` if neither files nor options name a cluster.
+pub(super) fn resolve(
+    merged: &Merged,
+    options: &KubeconfigOptions,
+    environment: &Environment,
+) -> Result<Option<Config>, Error> {
+    let nothing = Section::default();
+    let [context, user, cluster] = chosen(merged, options)?;
+    let user = user.map_or(&nothing, |(_, user)| user);
+    let cluster = cluster.map(|(_, cluster)| cluster);
     let source = match (context, cluster) {
         (Some((_, context)), None) if options.server.is_none() => {
             return Err(context.error("cluster", "missing: a context names its cluster"));
