@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::http::certificates::pem::{ClientIdentity, Pem};
 use crate::http::environment::Environment;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex, Rank};
 use crate::yaml::Section;
 
 /// Finds the context, the user and the cluster that count, each with its name if there is one.
@@ -125,11 +125,12 @@ fn add_plugin(
         Some(server) => Some(server.as_str()),
         None => cluster.text("server")?,
     };
+    let authorities = config.tls.authorities.as_ref().map(Pem::loaded);
     let cluster_info = ClusterInfo {
         server: server.unwrap_or_default().to_owned(),
         tls_server_name: config.tls.server_name.clone().map(|(name, _)| name),
         insecure_skip_verify: config.tls.insecure_skip_verify,
-        authorities: config.tls.authorities.clone(),
+        authorities: Mutex::ranked(Rank::CREDENTIALS, authorities.transpose()?),
         proxy_url: cluster.text("proxy-url")?.map(str::to_owned),
         disable_compression: !config.compression,
         config: exec::extension(cluster)?,

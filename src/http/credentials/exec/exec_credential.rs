@@ -8,9 +8,8 @@ use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::super::lifetime;
-use crate::error::Error;
 use crate::http::certificates::pem::Pem;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex};
 use crate::wire::{self, NotOfType, PlainObject};
 use crate::yaml::{Node, yaml_document};
 
@@ -34,12 +33,12 @@ impl ExecVersion {
 }
 
 /// The cluster, for plugins that ask for it (`provideClusterInfo`).
-#[derive(Debug)]
 pub(crate) struct ClusterInfo {
     pub(crate) server: String,
     pub(crate) tls_server_name: Option<String>,
     pub(crate) insecure_skip_verify: bool,
-    pub(crate) authorities: Option<Pem>,
+    /// As they were read last.
+    pub(crate) authorities: Mutex<Option<Pem>>,
     pub(crate) proxy_url: Option<String>,
     pub(crate) disable_compression: bool,
     /// The extension `client.authentication.k8s.io/exec` of the cluster.
@@ -48,7 +47,7 @@ pub(crate) struct ClusterInfo {
 
 impl ClusterInfo {
     /// Blocks for the read of a local file.
-    fn to_json(&self) -> Result<Value, Error> {
+    fn to_json(&self) -> Value {
         let mut cluster = Map::new();
         let mut add = |name: &str, value: Value| drop(cluster.insert(name.to_owned(), value));
         add("server", self.server.as_str().into());
@@ -58,10 +57,16 @@ impl ClusterInfo {
         if self.insecure_skip_verify {
             add("insecure-skip-tls-verify", true.into());
         }
-        if let Some(authorities) = &self.authorities {
-            let bytes = authorities.loaded()?.bytes;
-            let text = STANDARD.encode(bytes.as_slice());
+        let known = self.authorities.lock().clone();
+        if let Some(known) = known {
+            let authorities = known.loaded().unwrap_or_else(|error| {
+                log::warn!("{error}: the plugin gets what was read last");
+                known
+            });
+            let text = STANDARD.encode(authorities.bytes.as_slice());
             add("certificate-authority-data", text.into());
+            let before = self.authorities.lock().replace(authorities);
+            drop(before);
         }
         if let Some(proxy_url) = &self.proxy_url {
             add("proxy-url", proxy_url.as_str().into());
@@ -72,30 +77,26 @@ impl ClusterInfo {
         if let Some(config) = &self.config {
             add("config", config.clone());
         }
-        Ok(cluster.into())
+        cluster.into()
     }
 }
 
 /// Returns the value of `KUBERNETES_EXEC_INFO`. Blocks for the read of a local file.
-///
-/// # Errors
-///
-/// `Config`, if the file of the authorities cannot be read.
 pub(super) fn exec_info(
     version: ExecVersion,
     is_interactive: bool,
     cluster: Option<&ClusterInfo>,
-) -> Result<String, Error> {
+) -> String {
     let mut spec = json!({ "interactive": is_interactive });
     if let (Some(cluster), Some(spec)) = (cluster, spec.as_object_mut()) {
-        spec.insert("cluster".to_owned(), cluster.to_json()?);
+        spec.insert("cluster".to_owned(), cluster.to_json());
     }
     let info = json!({
         "apiVersion": version.as_str(),
         "kind": "ExecCredential",
         "spec": spec,
     });
-    Ok(info.to_string())
+    info.to_string()
 }
 
 /// The credentials in a plugin's answer.

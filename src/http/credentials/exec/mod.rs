@@ -185,7 +185,7 @@ impl ExecPlugin {
         })?;
         let config = &self.config;
         let info =
-            exec_credential::exec_info(config.version, is_interactive, config.cluster.as_ref())?;
+            exec_credential::exec_info(config.version, is_interactive, config.cluster.as_ref());
         reason.plugin_end.set(Some((1, PluginEnd::Broken)));
         let (stdin, stderr, usual_timeout) = if is_interactive {
             (Stdio::inherit(), Stdio::inherit(), INTERACTIVE_TIMEOUT)

@@ -14,7 +14,7 @@ use super::super::renewal::{Asker, Renewal, Runner};
 use super::super::source::Credential;
 use super::*;
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex, Rank};
 use crate::tests::temp_directory::TempDirectory;
 use crate::tests::until::{until, until_some};
 use crate::worker::{StopSource, StopToken, Worker};
@@ -133,7 +133,7 @@ fn a_plugin_gets_its_arguments_its_variables_and_what_is_asked() {
             server: "https://a.test".to_owned(),
             tls_server_name: Some("b.test".to_owned()),
             insecure_skip_verify: true,
-            authorities: Some(Pem::inline(b"ca".to_vec(), "ca")),
+            authorities: authorities(Pem::inline(b"ca".to_vec(), "ca")),
             proxy_url: Some("http://p".to_owned()),
             disable_compression: true,
             config: Some(json!({ "audience": "a" })),
@@ -171,6 +171,37 @@ fn a_plugin_gets_its_arguments_its_variables_and_what_is_asked() {
         },
     });
     assert_eq!(info, expected);
+}
+
+fn authorities(pem: Pem) -> Mutex<Option<Pem>> {
+    Mutex::ranked(Rank::CREDENTIALS, Some(pem))
+}
+
+/// Seen: each renewal failed, although no plugin may need the file.
+#[test]
+fn a_plugin_gets_the_authorities_that_were_read_last() {
+    let stage = Stage::new("authorities");
+    let ca = stage.0.join("ca.crt");
+    fs::write(&ca, "first").unwrap();
+    let cluster = ClusterInfo {
+        server: "https://a.test".to_owned(),
+        tls_server_name: None,
+        insecure_skip_verify: false,
+        authorities: authorities(Pem::file(&ca, "ca").loaded().unwrap()),
+        proxy_url: None,
+        disable_compression: false,
+        config: None,
+    };
+    let info = || {
+        let info = exec_credential::exec_info(ExecVersion::V1, false, Some(&cluster));
+        let info: Value = serde_json::from_str(&info).unwrap();
+        info["spec"]["cluster"]["certificate-authority-data"].clone()
+    };
+    assert_eq!(info(), "Zmlyc3Q=");
+    fs::write(&ca, "second").unwrap();
+    assert_eq!(info(), "c2Vjb25k");
+    fs::remove_file(&ca).unwrap();
+    assert_eq!(info(), "c2Vjb25k");
 }
 
 #[test]
