@@ -148,6 +148,24 @@ impl KubeconfigOptions {
 }
 
 debug_of!([] KubeconfigOptions, |it|
-    paths: it.paths, context: it.context, cluster: it.cluster, user: it.user, server: it.server,
+    paths: it.paths, context: it.context, cluster: it.cluster, user: it.user,
+    server: it.server.as_ref().and_then(|url| url.rsplit('@').next()),
     token: it.token.as_ref().map(|_secret| ".."), username: it.username,
     impersonate_user: it.impersonate_user, ..);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_of_options_shows_no_secret() {
+        for url in ["https://u:canary@x.test", "https://u:can@canary@x.test/p"] {
+            let options = KubeconfigOptions::default().server(url).token("canary");
+            let shown = format!("{:?}", options.password("canary"));
+            assert!(
+                !shown.contains("can") && shown.contains("x.test"),
+                "{shown}"
+            );
+        }
+    }
+}
