@@ -7,12 +7,14 @@ use std::process::{Child, ChildStdout, Command, ExitStatus};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::last_words::{LastWords, is_ready_now};
 use crate::clock::{Clock, Deadline};
 use crate::http::calls::call_context::CallContext;
 use crate::http::calls::interrupt::Interrupt;
+use crate::sync::atomic::{AtomicI32, Ordering};
 use crate::wire::Buffer;
 
 /// The most that a child may write to standard output.
@@ -35,6 +37,8 @@ pub(super) struct Ended {
 
 /// Why a child did not end by itself.
 pub(super) enum ChildFailure {
+    /// The one before it was killed, and has not ended.
+    Left(i32),
     /// It could not be started.
     Start(io::Error),
     /// The stop, the limit, or the system's error of a wait.
@@ -46,8 +50,10 @@ pub(super) enum ChildFailure {
 }
 
 /// A child that was not reaped. Its drop kills it and reaps it.
-struct RunningChild {
+struct RunningChild<'a> {
     child: Child,
+    /// Gets its number if it cannot be reaped.
+    left: &'a AtomicI32,
     /// Whether it leads a process group of its own.
     leads_group: bool,
     is_reaped: bool,
@@ -57,7 +63,8 @@ struct RunningChild {
 ///
 /// With `leads_group` the child leads a process group of its own. The limit, the stop and too much
 /// output kill all of that group. The output ends with the child, even if one of its own children
-/// keeps the pipe open. `words` reads the child's standard error, if that is a pipe.
+/// keeps the pipe open. `words` reads the child's standard error, if that is a pipe. `left` has the
+/// number of a killed child that has not ended, or 0; beside it no other one runs.
 ///
 /// # Errors
 ///
@@ -67,13 +74,16 @@ pub(super) fn run(
     leads_group: bool,
     call: &CallContext,
     words: &mut LastWords,
+    left: &AtomicI32,
 ) -> Result<Ended, ChildFailure> {
+    reap_left(left)?;
     if leads_group {
         command.process_group(0);
     }
     let child = command.spawn().map_err(ChildFailure::Start)?;
     let mut running = RunningChild {
         child,
+        left,
         leads_group,
         is_reaped: false,
     };
@@ -143,7 +153,20 @@ fn read(stdout: &mut Option<ChildStdout>, output: &mut Buffer) -> Result<(), Chi
     Ok(())
 }
 
-impl RunningChild {
+/// Reaps the child that did not end when it was killed.
+fn reap_left(left: &AtomicI32) -> Result<(), ChildFailure> {
+    let number = left.load(Ordering::SeqCst);
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    match Pid::from_raw(number).map(|pid| waitid(WaitId::Pid(pid), look)) {
+        Some(Ok(None) | Err(Errno::INTR)) => Err(ChildFailure::Left(number)),
+        _ => {
+            left.store(0, Ordering::SeqCst);
+            Ok(())
+        }
+    }
+}
+
+impl RunningChild<'_> {
     /// A descriptor that becomes readable as the child ends; `None` where the system has none.
     #[cfg(target_os = "linux")]
     fn exit_descriptor(&self) -> Option<OwnedFd> {
@@ -160,7 +183,7 @@ impl RunningChild {
     fn has_ended(&self) -> bool {
         let pid = WaitId::Pid(Pid::from_child(&self.child));
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        !matches!(waitid(pid, look), Ok(None) | Err(rustix::io::Errno::INTR))
+        !matches!(waitid(pid, look), Ok(None) | Err(Errno::INTR))
     }
 
     fn reap(&mut self) -> io::Result<ExitStatus> {
@@ -187,7 +210,7 @@ impl RunningChild {
     }
 }
 
-impl Drop for RunningChild {
+impl Drop for RunningChild<'_> {
     fn drop(&mut self) {
         if self.is_reaped {
             return;
@@ -200,7 +223,8 @@ impl Drop for RunningChild {
         if self.await_end() {
             let _lost = self.reap();
         } else {
-            let pid = self.child.id();
+            let pid = Pid::from_child(&self.child).as_raw_nonzero();
+            self.left.store(pid.get(), Ordering::SeqCst);
             log::warn!(
                 "the plugin's process {pid} was killed and has not ended: the system keeps it"
             );

@@ -36,6 +36,7 @@ use crate::error::{Error, ErrorKind, visible};
 use crate::jobs::JobKind;
 use crate::policy::PLUGIN;
 use crate::sync::Arc;
+use crate::sync::atomic::AtomicI32;
 
 /// The variable that tells a plugin its task.
 const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
@@ -85,6 +86,8 @@ pub(crate) struct ExecPlugin {
     options: PluginOptions,
     /// The source of the search path and of the plugin's variables.
     environment: Arc<Environment>,
+    /// The number of its killed process that the system keeps; 0 without one.
+    left: AtomicI32,
 }
 
 impl ExecPlugin {
@@ -106,6 +109,7 @@ impl ExecPlugin {
             config,
             options,
             environment,
+            left: AtomicI32::default(),
         };
         let policy = &plugin.options.policy;
         let checked = policy.check();
@@ -212,7 +216,7 @@ impl ExecPlugin {
         let timeout = self.options.timeout.unwrap_or(usual_timeout);
         let until = NamedDeadline::NEVER.within(timeout, Limit::Credentials);
         let call = CallContext::new(reason.stop, until)?;
-        let ended = child::run(&mut command, !is_interactive, &call, words);
+        let ended = child::run(&mut command, !is_interactive, &call, words, &self.left);
         words.drain();
         let ended = ended.map_err(|failure| self.broken(failure))?;
         reason.plugin_end.set(Some(match ended.status.code() {
@@ -225,6 +229,10 @@ impl ExecPlugin {
 
     fn broken(&self, failure: ChildFailure) -> Error {
         match failure {
+            ChildFailure::Left(pid) => self.failed(&format!(
+                "is not run again: its process {pid} was killed and has not ended: does its file \
+                 system hang?"
+            )),
             ChildFailure::Start(error) => self.failed(&format!(
                 "cannot be started: {error}: is it a program for this machine, and the \
                  interpreter that its first line names installed?"

@@ -374,7 +374,7 @@ fn heard(stage: &Stage, body: &str, stop: &StopToken, words: &mut LastWords) -> 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let call = CallContext::new(stop, NamedDeadline::NEVER).unwrap();
-    let ended = child::run(command, true, &call, words);
+    let ended = child::run(command, true, &call, words, &AtomicI32::default());
     words.drain();
     ended.ok().and_then(|ended| ended.status.code())
 }
@@ -640,6 +640,27 @@ fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
     assert!(is_gone(&stage.wait_for("pid")), "reaped");
 }
 
+/// A process in a call of the system for a disk that hangs cannot be killed. Here another process
+/// stands for it.
+#[test]
+fn a_plugin_is_not_run_beside_one_that_was_killed_and_has_not_ended() {
+    let stage = Stage::new("left");
+    let plugin = stage.plugin(&answer("{\"token\":\"t\"}"));
+    let mut left = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+    let pid = i32::try_from(left.id()).unwrap();
+    plugin.left.store(pid, std::sync::atomic::Ordering::SeqCst);
+    for _ in 0..2 {
+        let expected = format!(
+            "P is not run again: its process {pid} was killed and has not ended: does its file \
+             system hang?"
+        );
+        assert_eq!(error_of(&plugin), (ErrorKind::Credentials, expected));
+    }
+    drop(left.stdin.take());
+    until(|| fetch(&plugin).is_ok());
+    assert!(is_gone(&pid.to_string()), "reaped");
+}
+
 fn is_zombie(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     status
@@ -675,9 +696,9 @@ fn only_an_interactive_plugin_stays_in_the_programs_process_group() {
         let mut command = Command::new(&script);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
-        let ended = child::run(&mut command, leads_group, &call, &mut LastWords::new(None))
-            .ok()
-            .unwrap();
+        let (words, left) = (&mut LastWords::new(None), AtomicI32::default());
+        let ended = child::run(&mut command, leads_group, &call, words, &left);
+        let ended = ended.ok().unwrap();
         let group = String::from_utf8_lossy(ended.output.pending())
             .trim()
             .to_owned();
