@@ -7,6 +7,8 @@ mod schedules;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use log::Level;
+
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
@@ -44,6 +46,9 @@ pub(crate) enum JobKind {
     Wait,
     /// As `Wait`, but nothing ends the waits. So dropping the pool does not join its threads.
     Hang,
+    /// As `Wait`, but a call of the system may hang. So dropping the pool joins its threads for
+    /// this long.
+    EndsWithin(Duration),
 }
 
 struct PoolInner {
@@ -273,12 +278,22 @@ impl Drop for ThreadPool {
         for job in refused {
             drop(job(Err(client_is_gone())));
         }
-        if self.0.0.jobs == JobKind::Hang && busy > 0 {
-            log::debug!(
-                "the client does not wait for a {} thread, which ends with its job",
-                self.0.0.name
-            );
-            threads.into_iter().for_each(Worker::abandon);
+        let (patience, level) = match self.0.0.jobs {
+            JobKind::Hang if busy > 0 => (Duration::ZERO, Level::Debug),
+            JobKind::EndsWithin(patience) => (patience, Level::Warn),
+            JobKind::Compute | JobKind::Wait | JobKind::Hang => return,
+        };
+        let clock = Clock::system();
+        let until = clock.after(patience);
+        for thread in threads {
+            if thread.ending().wait_until(&clock, until) != Ok(true) {
+                let name = self.0.0.name;
+                log::log!(
+                    level,
+                    "the client does not wait for a {name} thread, which ends with its job"
+                );
+                thread.abandon();
+            }
         }
     }
 }
@@ -474,12 +489,12 @@ mod tests {
         answer.recv().unwrap().unwrap_err();
     }
 
-    #[test]
-    fn no_thread_outlives_the_owner() {
+    /// Starts a job that waits for the second, and then reports its end by the third.
+    fn gated(jobs: JobKind) -> (ThreadPool, Sender<()>, Receiver<()>) {
         let (ended, end) = bounded(1);
         let (begun, started) = bounded(1);
         let (open, gate) = bounded::<()>(1);
-        let threads = ThreadPool::new("t", THREADS_MAX, JobKind::Compute);
+        let threads = ThreadPool::new("t", THREADS_MAX, jobs);
         let job = run(&threads, move || {
             begun.send(()).unwrap();
             gate.recv().unwrap();
@@ -487,9 +502,32 @@ mod tests {
         });
         drop(job);
         started.recv().unwrap();
-        open.send(()).unwrap();
-        drop(threads);
-        end.try_recv()
-            .expect("joined, so its last act has happened");
+        (threads, open, end)
+    }
+
+    #[test]
+    fn no_thread_outlives_the_owner() {
+        for jobs in [JobKind::Compute, JobKind::EndsWithin(Duration::MAX)] {
+            let (threads, open, end) = gated(jobs);
+            open.send(()).unwrap();
+            drop(threads);
+            end.try_recv()
+                .expect("joined, so its last act has happened");
+        }
+    }
+
+    /// Seen: the drop of a client waited for a plugin on a disk that hung, without end.
+    #[test]
+    fn a_job_that_hangs_holds_up_the_owner_for_its_time_alone() {
+        for jobs in [
+            JobKind::Hang,
+            JobKind::EndsWithin(Duration::from_millis(20)),
+        ] {
+            let (threads, open, end) = gated(jobs);
+            drop(threads);
+            assert!(end.is_empty());
+            open.send(()).unwrap();
+            end.recv().unwrap();
+        }
     }
 }

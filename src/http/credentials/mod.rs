@@ -14,6 +14,7 @@ mod token_source;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub(super) use self::authorization::Authorization;
 pub use self::exec::PluginPolicy;
@@ -102,6 +103,7 @@ impl Credentials {
             thread: "kubeconfig",
             jobs: JobKind::Hang,
             row: &KUBECONFIG,
+            run_max: Duration::MAX,
             hang_hint: "does the kubeconfig's file system hang?",
             fetch: Box::new(move |_| read()),
         };

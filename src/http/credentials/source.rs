@@ -53,6 +53,8 @@ pub(crate) struct CredentialSource {
     /// Whether a stop ends the source's work.
     pub(crate) jobs: JobKind,
     pub(crate) row: &'static RenewalRow,
+    /// A longer run hangs.
+    pub(crate) run_max: Duration,
     /// A possible cause of the source's silence, as a question.
     pub(crate) hang_hint: &'static str,
     pub(crate) fetch: Box<Fetch>,

@@ -441,6 +441,7 @@ impl ByRow {
             thread: "t-row",
             jobs: JobKind::Wait,
             row,
+            run_max: Duration::MAX,
             hang_hint: "",
             fetch: Box::new(move |_| {
                 if fails.load(Ordering::SeqCst) {

@@ -42,6 +42,7 @@ pub(super) fn token_file(path: PathBuf) -> CredentialSource {
         thread: "token-file",
         jobs: JobKind::Hang,
         row: &TOKEN_FILE,
+        run_max: Duration::MAX,
         hang_hint: "does its file system hang?",
         fetch: Box::new(fetch),
     }

@@ -124,6 +124,7 @@ pub(crate) fn of_program(source: Arc<dyn TokenSource>) -> CredentialSource {
         thread: "token-source",
         jobs: JobKind::Hang,
         row: &PROGRAM,
+        run_max: Duration::MAX,
         hang_hint: "does the program's code hang?",
         fetch: Box::new(move |reason| fetch(&*source, reason)),
     }

@@ -29,6 +29,9 @@ const TICK: Duration = Duration::from_millis(20);
 /// How long to wait for the end of a killed child. The kernel may be inside of a call for it.
 const KILLED_WAIT: Duration = Duration::from_secs(5);
 
+/// Within this time a run ends after its limit or a stop, unless a call of the system hangs.
+pub(super) const END_WAIT: Duration = Duration::from_secs(10);
+
 /// The exit status and the output of a child that ended by itself.
 pub(super) struct Ended {
     pub(super) status: ExitStatus,

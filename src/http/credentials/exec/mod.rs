@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use self::child::{ChildFailure, Ended, OUTPUT_BYTES_MAX};
+use self::child::{ChildFailure, END_WAIT, Ended, OUTPUT_BYTES_MAX};
 pub(crate) use self::command::resolve as resolve_command;
 #[cfg(feature = "testing")]
 pub(crate) use self::exec_credential::plugin_answer;
@@ -172,6 +172,15 @@ impl ExecPlugin {
         }
     }
 
+    fn timeout(&self, is_interactive: bool) -> Duration {
+        let usual = if is_interactive {
+            INTERACTIVE_TIMEOUT
+        } else {
+            TIMEOUT
+        };
+        self.options.timeout.unwrap_or(usual)
+    }
+
     /// Runs the plugin to its end. The policy decides after all other checks, as in client-go.
     fn run(&self, reason: &FetchReason<'_>, words: &mut LastWords) -> Result<Ended, Error> {
         let is_interactive = self.is_interactive()?;
@@ -191,10 +200,10 @@ impl ExecPlugin {
         let info =
             exec_credential::exec_info(config.version, is_interactive, config.cluster.as_ref());
         reason.plugin_end.set(Some((1, PluginEnd::Broken)));
-        let (stdin, stderr, usual_timeout) = if is_interactive {
-            (Stdio::inherit(), Stdio::inherit(), INTERACTIVE_TIMEOUT)
+        let (stdin, stderr) = if is_interactive {
+            (Stdio::inherit(), Stdio::inherit())
         } else {
-            (Stdio::null(), Stdio::piped(), TIMEOUT)
+            (Stdio::null(), Stdio::piped())
         };
         let own = config.env.iter();
         let own = own.map(|(name, value)| (name, value.as_str()));
@@ -213,8 +222,7 @@ impl ExecPlugin {
         if let Some(directory) = directory.map_err(|why| self.failed(&why))? {
             command.current_dir(directory);
         }
-        let timeout = self.options.timeout.unwrap_or(usual_timeout);
-        let until = NamedDeadline::NEVER.within(timeout, Limit::Credentials);
+        let until = NamedDeadline::NEVER.within(self.timeout(is_interactive), Limit::Credentials);
         let call = CallContext::new(reason.stop, until)?;
         let ended = child::run(&mut command, !is_interactive, &call, words, &self.left);
         words.drain();
@@ -315,12 +323,15 @@ impl ExecPlugin {
     }
 
     pub(crate) fn into_source(self) -> CredentialSource {
+        let timeout = self.timeout(self.is_interactive().unwrap_or_default());
         CredentialSource {
             name: self.name.clone(),
             thread: "plugin",
-            jobs: JobKind::Wait,
+            jobs: JobKind::EndsWithin(END_WAIT),
             row: &PLUGIN,
-            hang_hint: "the plugin still runs: does it wait for somebody?",
+            run_max: timeout.saturating_add(END_WAIT),
+            hang_hint: "the plugin still runs: does it wait for somebody, or does its file system \
+                        hang?",
             fetch: Box::new(move |reason| self.fetch(reason)),
         }
     }

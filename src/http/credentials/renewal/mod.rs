@@ -211,7 +211,7 @@ impl Renewal {
         let wait = match usable {
             Some(usable) if row.wait_with.is_zero() => return Ok(usable),
             Some(_) => row.wait_with,
-            None => row.wait_without,
+            None => row.wait_without.min(self.source().run_max),
         };
         call.enter_phase(RequestPhase::Credentials);
         let awaited = run.result(&call.within(wait, Limit::Credentials));

@@ -35,6 +35,7 @@ fn source(hangs: bool) -> CredentialSource {
         thread: "t-source",
         jobs: JobKind::Wait,
         row: &ROW,
+        run_max: Duration::MAX,
         hang_hint: "",
         fetch: Box::new(move |reason| {
             if hangs {
@@ -150,6 +151,7 @@ fn kubeconfig(clock: &Clock) -> (Arc<Renewal>, Arc<AtomicUsize>) {
         thread: "t-kubeconfig",
         jobs: JobKind::Hang,
         row: &KUBECONFIG,
+        run_max: Duration::MAX,
         hang_hint: "",
         fetch: Box::new(move |_| read()),
     };

@@ -661,6 +661,21 @@ fn a_plugin_is_not_run_beside_one_that_was_killed_and_has_not_ended() {
     assert!(is_gone(&pid.to_string()), "reaped");
 }
 
+/// The file work before its start has no end of its own.
+#[test]
+fn a_request_waits_for_a_plugin_for_a_while_beyond_its_limit() {
+    let stage = Stage::new("limits");
+    for (timeout, limit) in [(None, 70), (Some(Duration::from_secs(5)), 15)] {
+        let options = PluginOptions {
+            timeout,
+            ..PluginOptions::default()
+        };
+        let source = plugin(stage.config(""), options).unwrap().into_source();
+        assert_eq!(source.run_max, Duration::from_secs(limit));
+        assert_eq!(source.jobs, JobKind::EndsWithin(Duration::from_secs(10)));
+    }
+}
+
 fn is_zombie(pid: &str) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     status
