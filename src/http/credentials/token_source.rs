@@ -63,7 +63,7 @@ debug_of!([] Token, |it| expires_at: it.expires_at, ..);
 /// - before the token expires, while requests go on with the present one;
 /// - once after the server rejected the token, at most every ten seconds.
 ///
-/// While it fails, requests use the last token until that expires. Then they fail with its error,
+/// While it fails, requests use the last token until that expires. Then they fail with its text,
 /// and the client calls it again after a pause: of a second at first, of 30 seconds at most. A
 /// panic is the error [`Panicked`](crate::ErrorKind::Panicked). A call may block. Requests wait for
 /// a minute at most, and a drop of the client does not wait for the call.
@@ -100,8 +100,9 @@ pub trait TokenSource: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Any error. It is the error of requests that have no other token, so its text must show no
-    /// secret.
+    /// Any error. Requests that have no other token fail with its text, so that must show no
+    /// secret. Their error is of kind [`Credentials`](crate::ErrorKind::Credentials), and has this
+    /// one as its source.
     fn token(&self) -> Result<Token, Error>;
 
     /// The client calls this after the server answered 401 to the last token. The next call of
@@ -134,13 +135,11 @@ fn fetch(source: &dyn TokenSource, reason: &FetchReason<'_>) -> Result<Fetched, 
     if reason.was_rejected {
         source.rejected();
     }
-    let token = source.token().map_err(|error| error.context(NAME))?;
-    let failed = |why: String| {
-        Error::new(
-            ErrorKind::Credentials,
-            format!("{NAME}: gave a token that {why}"),
-        )
-    };
+    let failed = |why: String| Error::new(ErrorKind::Credentials, format!("{NAME}: {why}"));
+    // Its own kind, status or wait would pass for what the server said of the request.
+    let token = source.token();
+    let token = token.map_err(|error| failed(error.to_string()).with_source(error))?;
+    let failed = |why: String| failed(format!("gave a token that {why}"));
     let authorization = Authorization::bearer(&token.value).map_err(failed)?;
     let valid_for = token.expires_at.map(super::lifetime::left).transpose();
     let valid_for = valid_for.map_err(failed)?;
