@@ -10,7 +10,7 @@ use super::super::calls::call_context::{CallContext, NamedDeadline};
 use super::authorization::MARK;
 use super::*;
 use crate::clock::{Clock, FakeClock};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Status};
 use crate::jobs::JobKind;
 use crate::policy::{PROGRAM, RenewalRow, TOKEN_FILE};
 use crate::tests::temp_directory::TempDirectory;
@@ -278,6 +278,16 @@ fn a_first_read_that_hangs_ends_by_stop_and_deadline_and_names_the_file() {
     drop(release);
 }
 
+fn user(number: usize) -> Fetched {
+    let authorization = Authorization::bearer(&format!("read-{number}"));
+    Fetched {
+        authorization: authorization.ok().map(Arc::new),
+        identity: None,
+        renew_after: None,
+        valid_for: None,
+    }
+}
+
 /// A kubeconfig whose token is the number of its reads; its content may be unusable.
 struct Kubeconfig {
     reads: Arc<AtomicUsize>,
@@ -306,14 +316,6 @@ impl Kubeconfig {
 
     fn reading(read: impl Fn() -> Result<usize, Error> + Send + Sync + 'static) -> Self {
         let clock = FakeClock::new();
-        let user = |number: usize| Fetched {
-            authorization: Authorization::bearer(&format!("read-{number}"))
-                .ok()
-                .map(Arc::new),
-            identity: None,
-            renew_after: None,
-            valid_for: None,
-        };
         let read = Box::new(move || read().map(user));
         let credentials =
             Credentials::kubeconfig("the file", user(0), read, &Clock::from(clock.clone()));
@@ -406,21 +408,99 @@ fn a_kubeconfig_is_read_once_for_all_who_are_rejected_at_once() {
     assert_eq!(kubeconfig.reads(), 1);
 }
 
+/// A source that fetches once the returned sender says a number.
+fn gated(row: &'static RenewalRow, run_max: Duration) -> (CredentialSource, Sender<usize>) {
+    let (open, gate) = bounded(1);
+    let source = CredentialSource {
+        name: "the source".to_owned(),
+        thread: "t-gated",
+        jobs: JobKind::Hang,
+        row,
+        run_max,
+        hang_hint: "does it hang?",
+        fetch: Box::new(move |_| {
+            let number = gate.recv();
+            number.map(user).map_err(|_gone| Error::config("gone"))
+        }),
+    };
+    (source, open)
+}
+
 #[test]
 fn a_kubeconfig_on_a_file_system_that_hangs_takes_no_token_away() {
+    static MOMENT: RenewalRow = RenewalRow {
+        wait_with: Duration::from_millis(20),
+        ..KUBECONFIG
+    };
+    let (source, open) = gated(&MOMENT, Duration::MAX);
+    let first = credential(Authorization::bearer("read-0").unwrap());
+    let renewal = Renewal::new(source, Some(first), &Clock::from(FakeClock::new()));
+    let (active, _lease) = Credentials::Renewed(Arc::new(renewal)).activate(None, None);
+    let never = || call(&StopToken::never(), NamedDeadline::NEVER);
+    let kept = active.current(&never()).unwrap().unwrap();
+    assert!(active.rejected(Some(&kept)));
+    // No request waits for the same read again.
+    for _ in 0..100 {
+        assert_eq!(header(&active), "Bearer read-0");
+    }
+    open.send(7).unwrap();
+    until(|| header(&active) == "Bearer read-7");
+}
+
+/// Seen: it ended the wait for everybody else, with a warning that the file system hangs.
+#[test]
+fn a_callers_own_deadline_ends_no_other_wait_for_a_kubeconfig() {
     let (open, gate) = bounded(1);
     let gone = |_gone| Error::config("gone");
     let kubeconfig = Kubeconfig::reading(move || gate.recv().map_err(gone));
     assert!(kubeconfig.reject());
     let soon = NamedDeadline::caller(Clock::system().after(Duration::from_millis(20)));
     let kept = kubeconfig.active.current(&call(&StopToken::never(), soon));
-    let kept = kept.unwrap().unwrap();
-    // No request waits for the same read again.
-    for _ in 0..100 {
-        assert!(kubeconfig.current().is_same(&kept));
-    }
+    assert!(kept.unwrap().is_some());
     open.send(7).unwrap();
-    until(|| header(&kubeconfig.active) == "Bearer read-7");
+    assert_eq!(header(&kubeconfig.active), "Bearer read-7");
+}
+
+/// Nothing else ends a plugin's wait for a disk. A request would wait without end.
+#[test]
+fn a_source_that_works_for_longer_than_it_may_is_told_as_one_that_hangs() {
+    let (source, _open) = gated(&PLUGIN, Duration::from_millis(20));
+    let (active, _lease) = Credentials::source(source).activate(None, None);
+    let call = call(&StopToken::never(), NamedDeadline::NEVER);
+    let error = active.current(&call).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let told = "the source: gave no credentials within 20.0ms: does it hang?";
+    assert_eq!(error.to_string(), told);
+}
+
+/// What a source says of a server of its own is not what the API server said of a request. A
+/// manager would store that the object is gone.
+#[test]
+fn an_error_of_a_programs_token_source_is_of_no_other_kind() {
+    let busy = Error::from_status(Status::new(429, "the vault is busy"));
+    for error in [
+        Error::not_found("secret", "vault"),
+        busy.with_retry_after(Duration::from_secs(3600)),
+        Error::new(ErrorKind::Timeout, "no answer of the vault"),
+        Error::stopped("the vault"),
+    ] {
+        let text = error.to_string();
+        let source = move || Err::<Token, _>(error.clone());
+        let credentials = Credentials::source(of_program(Arc::new(source)));
+        let (active, _lease) = credentials.activate(None, None);
+        let call = call(&StopToken::never(), NamedDeadline::NEVER);
+        let told = active.current(&call).map(drop).unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::Credentials, "{told}");
+        assert!(
+            told.status().is_none() && told.retry_after().is_none(),
+            "{told}"
+        );
+        assert_eq!(
+            told.to_string(),
+            format!("the program's token source: {text}")
+        );
+        assert_eq!(active.status().unwrap().failures, 1, "{told}");
+    }
 }
 
 /// Credentials by one row of the policy.

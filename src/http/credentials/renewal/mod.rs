@@ -278,7 +278,7 @@ impl Renewal {
         usable: Option<Arc<Credential>>,
     ) -> Result<Arc<Credential>, Error> {
         let name = &self.source().name;
-        let error = match awaited {
+        let (error, hangs) = match awaited {
             Ok(credential) => return Ok(credential),
             Err(Interrupt::Stopped) => return Err(Error::stopped(name)),
             // The run has logged it.
@@ -286,13 +286,17 @@ impl Renewal {
             Err(interrupt) => {
                 let hint = self.source().hang_hint;
                 let message = format!("{name}: {interrupt}: {hint}");
-                Error::new(ErrorKind::Timeout, message)
+                // The caller's own deadline says nothing of the run.
+                let hangs = matches!(interrupt, Interrupt::Limit(Limit::Credentials(_)));
+                (Error::new(ErrorKind::Timeout, message), hangs)
             }
         };
         let usable = usable.ok_or_else(|| error.clone())?;
-        // No other request waits for a run that hangs.
-        self.shared.state.lock().rejected_at = None;
-        self.shared.log_failure(&error);
+        if hangs {
+            // No other request waits for it.
+            self.shared.state.lock().rejected_at = None;
+            self.shared.log_failure(&error);
+        }
         Ok(usable)
     }
 
