@@ -52,14 +52,11 @@ impl<K: Object> Controller<K> {
             let wake: Arc<dyn Wake> = Arc::new(move || end.close());
             let _registration = stop.register(&wake);
             while !stop.is_stopped() {
-                match queue.pop(Deadline::NEVER, &mut process) {
-                    Ok(()) => {}
-                    Err(error) => {
-                        if error.kind() == ErrorKind::Panicked {
-                            log::error!("{error}; its controller ends");
-                        }
-                        break;
+                if let Err(error) = queue.pop(Deadline::NEVER, &mut process) {
+                    if error.kind() == ErrorKind::Panicked {
+                        log::error!("{error}; its controller ends");
                     }
+                    break;
                 }
             }
             // The consumer first, so that a write that waits for it ends.

@@ -120,25 +120,6 @@ impl<K: Object> Delta<K> {
     pub(super) fn is_bookmark(&self) -> bool {
         matches!(self, Self::Bookmark(_))
     }
-
-    pub(super) fn unlisted(key: &ObjectKey, last_known: Option<Arc<StoredObject<K>>>) -> Self {
-        Self::Deleted(Box::new(Deletion {
-            key: key.clone(),
-            seen: None,
-            last_known,
-            unlisted: true,
-        }))
-    }
-
-    /// Marks a deletion as confirmed by a list without the object; `false` if this is not a
-    /// deletion.
-    pub(super) fn mark_unlisted(&mut self) -> bool {
-        let Self::Deleted(deletion) = self else {
-            return false;
-        };
-        deletion.unlisted = true;
-        true
-    }
 }
 
 impl<K: Object> Deletion<K> {
@@ -160,14 +141,10 @@ impl<K: Object> Deletion<K> {
     /// Whether this stays when `newer` reports the same end. An event outweighs a list's
     /// implication, and a repeated event does not replace a later one.
     fn outweighs(&self, newer: &Self) -> bool {
-        match (&self.seen, &newer.seen) {
-            (Some(older), Some(newer)) => {
-                let newer = newer.resource_version();
-                newer.is_older_than(&older.resource_version())
-            }
-            (Some(_), None) => true,
-            (None, _) => false,
-        }
+        self.seen.as_ref().is_some_and(|older| {
+            let newer = newer.seen.as_ref().map(Listed::resource_version);
+            newer.is_none_or(|newer| newer.is_older_than(&older.resource_version()))
+        })
     }
 
     /// Merges a `newer` deletion of the same object into this one; returns the one that is dropped.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::delta::{Delta, Deltas};
+use super::delta::{Deletion, Delta, Deltas};
 use crate::error::Error;
 use crate::list_watch::Listed;
 use crate::object::{Object, ObjectKey, StoredObject};
@@ -237,11 +237,17 @@ impl<K: Object> QueueState<K> {
         gone.sort_unstable_by_key(|(_, (order, ..))| *order);
         let gone = gone.into_iter().filter_map(|(key, (_, newest, last))| {
             let newest = newest.and_then(|at| self.entries.get_mut(at));
-            let is_marked = newest.is_some_and(|entry| entry.newest_mut().mark_unlisted());
-            (!is_marked).then(|| {
-                let delta = Delta::unlisted(&key, last);
-                (key, delta)
-            })
+            if let Some(Delta::Deleted(deletion)) = newest.map(Deltas::newest_mut) {
+                deletion.unlisted = true;
+                return None;
+            }
+            let deletion = Deletion {
+                key: (*key).clone(),
+                seen: None,
+                last_known: last,
+                unlisted: true,
+            };
+            Some((key, Delta::Deleted(Box::new(deletion))))
         });
         gone.collect()
     }

@@ -152,30 +152,9 @@ impl<K: Object> DeltaFifoWriter<K> {
         let is_idle = state.is_idle();
         drop(state);
         self.queue.state.notify_all();
-        Ok(match &self.options.known {
-            _ if is_queued => true,
-            None => false,
-            // The object may be in processing. It does not wait, so it is not taken later.
-            Some(_) if !is_idle => true,
-            Some(_) => self.is_known(key),
-        })
-    }
-
-    /// Queues a list's items, and the deletions that it implies.
-    fn replace(&self, staging: DeltaFifoStaging<K>) -> Result<(), Error> {
-        let items = staging.items;
-        let (missing, mut state) = self.ask_while_idle(|known| {
-            let keys = known.keys().into_iter();
-            let missing = keys.filter(|key| !items.contains_key(key)).map(|key| {
-                let last_known = known.last_good(&key);
-                (Arc::new(key), last_known)
-            });
-            missing.collect()
-        })?;
-        let left_out = state.replace(items, missing);
-        drop(state);
-        drop(left_out);
-        Ok(())
+        // The object may be in processing. It does not wait, so it is not taken later.
+        let may_be_processed = self.options.known.is_some() && !is_idle;
+        Ok(is_queued || may_be_processed || self.is_known(key))
     }
 
     /// Queues a delta that belongs to no single object.
@@ -254,7 +233,19 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
             state.replace_at_once(list);
             drop(state);
         } else {
-            self.replace(staging)?;
+            // The items, and the deletions that the list implies.
+            let items = staging.items;
+            let (missing, mut state) = self.ask_while_idle(|known| {
+                let keys = known.keys().into_iter();
+                let missing = keys.filter(|key| !items.contains_key(key)).map(|key| {
+                    let last_known = known.last_good(&key);
+                    (Arc::new(key), last_known)
+                });
+                missing.collect()
+            })?;
+            let replaced = state.replace(items, missing);
+            drop(state);
+            drop(replaced);
         }
         self.guard = guard;
         self.bound.left_out = left_out;

@@ -130,24 +130,17 @@ impl Default for Notifier {
     }
 }
 
-#[derive(Debug)]
-struct Subscriber {
-    signal: Sender<()>,
-    pending: Weak<Mutex<Changed>>,
-}
+/// The other side of [`Changes`].
+type Subscriber = (Sender<()>, Weak<Mutex<Changed>>);
 
 impl Notifier {
     pub(crate) fn subscribe(&self) -> Changes {
         let (send, signal) = bounded(1);
         let pending = Arc::new(Mutex::ranked(Rank::SUBSCRIBER, Changed::nothing()));
-        let subscriber = Subscriber {
-            signal: send,
-            pending: Arc::downgrade(&pending),
-        };
         let mut subscribers = self.0.lock();
         // A program may subscribe and drop for ever while nothing changes.
-        subscribers.retain(|subscriber| subscriber.pending.strong_count() > 0);
-        subscribers.push(subscriber);
+        subscribers.retain(|(_, pending)| pending.strong_count() > 0);
+        subscribers.push((send, Arc::downgrade(&pending)));
         drop(subscribers);
         Changes { signal, pending }
     }
@@ -155,13 +148,13 @@ impl Notifier {
     /// Notifies every subscriber that the object changed. Called under no other lock; takes each
     /// subscriber's under its own.
     pub(crate) fn notify(&self, key: &ObjectKey) {
-        self.0.lock().retain(|subscriber| {
-            let Some(pending) = subscriber.pending.upgrade() else {
+        self.0.lock().retain(|(signal, pending)| {
+            let Some(pending) = pending.upgrade() else {
                 return false;
             };
             pending.lock().add(key);
             // A full channel holds the message this one would have been.
-            let _full = subscriber.signal.try_send(()).is_err();
+            let _full = signal.try_send(()).is_err();
             true
         });
     }

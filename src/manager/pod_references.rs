@@ -210,17 +210,12 @@ pub struct UnkeptSource<'a> {
 /// Writes `ClusterTrustBundle example.org:roots:1 in volume "trust"`.
 impl fmt::Display for UnkeptSource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            volume,
-            kind,
-            name,
-            signer,
-        } = self;
-        if name.is_empty() {
-            write!(f, "{kind} of signer {signer} in volume {volume:?}")
+        if self.name.is_empty() {
+            write!(f, "{} of signer {}", self.kind, self.signer)?;
         } else {
-            write!(f, "{kind} {name} in volume {volume:?}")
+            write!(f, "{} {}", self.kind, self.name)?;
         }
+        write!(f, " in volume {:?}", self.volume)
     }
 }
 

@@ -43,25 +43,15 @@ impl Owner {
     /// Makes the owner that stands for `object`. An object that is created again under the same
     /// name has another uid, and so is another owner.
     pub fn of<K: Object>(object: &K) -> Self {
-        Self {
-            kind: K::resource().kind_name(),
-            key: object.key(),
-            uid: object.uid().into(),
-        }
+        Self::with_uid(K::resource().kind_name(), object.key(), object.uid())
     }
 
     /// Makes an owner without a uid, of a kind and a key that the program chooses.
     pub fn new(kind: impl Into<Cow<'static, str>>, key: ObjectKey) -> Self {
-        Self {
-            kind: kind.into(),
-            key,
-            uid: Box::default(),
-        }
+        Self::with_uid(kind, key, "")
     }
 
-    /// An owner as an earlier process knew it.
-    #[cfg(feature = "snapshot")]
-    pub(crate) fn with_uid(kind: String, key: ObjectKey, uid: &str) -> Self {
+    pub(crate) fn with_uid(kind: impl Into<Cow<'static, str>>, key: ObjectKey, uid: &str) -> Self {
         Self {
             kind: kind.into(),
             key,
@@ -121,21 +111,16 @@ impl<E> Affected<E> {
     }
 }
 
-/// The references to the objects of one kind, each object with its entry `E`.
+/// The references to the objects of one kind, each object with its entry `E` and the number of its
+/// owners.
 ///
 /// An entry is in here exactly while an owner references its object. A count is never zero.
 #[derive(Debug)]
 pub(crate) struct References<E> {
-    objects: HashMap<ObjectKey, Referenced<E>>,
+    objects: HashMap<ObjectKey, (E, NonZeroUsize)>,
     /// The references of each owner, with their counts. The map keeps keys, not objects, so an
     /// owner that is changed in place cannot mislead it.
     owners: HashMap<Owner, BTreeMap<ObjectKey, NonZeroU32>>,
-}
-
-#[derive(Debug)]
-struct Referenced<E> {
-    entry: E,
-    owners: NonZeroUsize,
 }
 
 default_of!([E] References<E>: objects, owners);
@@ -196,39 +181,36 @@ impl<E: Clone> References<E> {
         by_another: bool,
         make: &mut impl FnMut(&ObjectKey) -> E,
     ) -> Affected<E> {
-        if let Some(object) = self.objects.get_mut(key) {
-            object.owners = object.owners.saturating_add(usize::from(by_another));
-            return Affected::Shared(object.entry.clone());
+        if let Some((entry, owners)) = self.objects.get_mut(key) {
+            *owners = owners.saturating_add(usize::from(by_another));
+            return Affected::Shared(entry.clone());
         }
         let entry = make(key);
-        let object = Referenced {
-            entry: entry.clone(),
-            owners: NonZeroUsize::MIN,
-        };
+        let object = (entry.clone(), NonZeroUsize::MIN);
         self.objects.insert(key.clone(), object);
         Affected::Made(entry)
     }
 
     fn remove(&mut self, key: &ObjectKey) -> Option<Affected<E>> {
-        let object = self.objects.get_mut(key)?;
-        if let Some(less) = NonZeroUsize::new(object.owners.get().saturating_sub(1)) {
-            object.owners = less;
+        let (_, owners) = self.objects.get_mut(key)?;
+        if let Some(less) = NonZeroUsize::new(owners.get().saturating_sub(1)) {
+            *owners = less;
             return None;
         }
         let last = self.objects.remove(key);
-        last.map(|object| Affected::Released(object.entry))
+        last.map(|(entry, _)| Affected::Released(entry))
     }
 
     /// The entry of a referenced object. Allocates nothing.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&E> {
         let key = KeyRef { namespace, name };
-        self.objects.get(&key).map(|object| &object.entry)
+        self.objects.get(&key).map(|(entry, _)| entry)
     }
 
     /// How many owners reference the object.
     pub(crate) fn owners_of(&self, key: &ObjectKey) -> usize {
         let object = self.objects.get(key);
-        object.map_or(0, |object| object.owners.get())
+        object.map_or(0, |(_, owners)| owners.get())
     }
 
     /// How many references there are: an object that two owners reference counts twice.
@@ -238,7 +220,7 @@ impl<E: Clone> References<E> {
 
     /// Every entry.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &E> {
-        self.objects.values().map(|object| &object.entry)
+        self.objects.values().map(|(entry, _)| entry)
     }
 
     /// The owners, sorted, each with the keys that it references, sorted.

@@ -229,11 +229,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         for effect in self.core.take_effects() {
             match effect {
                 Effect::Log(level, text) => self.log.note(level, &text),
-                Effect::Failed {
-                    phase,
-                    error,
-                    attempts,
-                } => {
+                Effect::Failed(phase, error, attempts) => {
                     self.log_failure(&error);
                     if let Some(hook) = &self.on_error {
                         let failed = FailedAttempt {
@@ -407,10 +403,8 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
     }
 
     fn commit(&mut self, of: &Replacement) -> Input {
-        let staging = match self.staging.take() {
-            Some(staging) => staging,
-            None => self.sink.begin(),
-        };
+        let staging = self.staging.take();
+        let staging = staging.unwrap_or_else(|| self.sink.begin());
         // A plain list was complete with its last page; a streamed list is complete now.
         self.measured.list_is_complete();
         Input::Done(self.sink.commit(staging, of))

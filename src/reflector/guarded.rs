@@ -54,10 +54,7 @@ impl<K: Object> Guarded<K> {
         let page = guard_call(&self.name, || {
             self.source.list(request, stop, &mut guarded_each)
         });
-        match sink_failed {
-            Some(error) => Err(error),
-            None => page,
-        }
+        sink_failed.map_or(page, Err)
     }
 
     pub(super) fn watch(

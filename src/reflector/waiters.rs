@@ -65,16 +65,12 @@ impl Waiters {
 
     /// Calls `send`. If a caller waits already, or begins to wait meanwhile, wakes `request` once.
     pub(crate) fn expediting<T>(&self, request: Arc<dyn Wake>, send: impl FnOnce() -> T) -> T {
-        let now = {
-            let mut callers = self.0.lock();
-            if callers.waiting == 0 {
-                callers.request = Some(request);
-                None
-            } else {
-                Some(request)
-            }
-        };
-        if let Some(request) = now {
+        let mut callers = self.0.lock();
+        if callers.waiting == 0 {
+            callers.request = Some(request);
+            drop(callers);
+        } else {
+            drop(callers);
             request.wake();
         }
         let answer = send();
@@ -91,12 +87,10 @@ impl Waiters {
     /// failure, unless the server asked it to wait. At other times the call does nothing, so a
     /// reader may make it for each read.
     pub fn expedite(&self) {
-        let woken = {
-            let mut callers = self.0.lock();
-            let woken = callers.pausing && !callers.read;
-            callers.read |= woken;
-            woken
-        };
+        let mut callers = self.0.lock();
+        let woken = callers.pausing && !callers.read;
+        callers.read |= woken;
+        drop(callers);
         if woken {
             self.0.notify_all();
         }

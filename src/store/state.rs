@@ -138,19 +138,6 @@ impl<K: Object> StoreContent<K> {
         let change = Change::of(Some(&gone), None);
         (Applied::Accepted(change), Some(gone))
     }
-
-    /// Makes `items` the whole content. Returns the old content, to drop after unlocking.
-    pub(super) fn replace(
-        &mut self,
-        items: Items<K>,
-        indices: Indices<K>,
-    ) -> (Items<K>, Indices<K>) {
-        self.synced = true;
-        self.copies.take_back_all();
-        let items = std::mem::replace(&mut self.items, items);
-        let indices = std::mem::replace(&mut self.indices, indices);
-        (items, indices)
-    }
 }
 
 /// The indices of a whole content, built before the lock is taken (IX-11).

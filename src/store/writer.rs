@@ -188,7 +188,10 @@ impl<K: Object> StoreWriter<K> {
             if Arc::ptr_eq(state.indices.functions(), &staging.functions) {
                 state.guard.admits_replacement(of)?;
                 state.bound.left_out = staging.bound.left_out;
-                break state.replace(std::mem::take(&mut staging.items), indices);
+                state.synced = true;
+                state.copies.take_back_all();
+                let before = std::mem::replace(&mut state.items, staging.items);
+                break (before, std::mem::replace(&mut state.indices, indices));
             }
             // An index was added while this was staged.
             staging.functions = Arc::clone(state.indices.functions());

@@ -136,11 +136,9 @@ pub enum Notification<K: Object> {
 impl<K: Object> Notification<K> {
     /// Calls the handler's method for this notification.
     pub fn deliver<H: EventHandler<K> + ?Sized>(self, handler: &mut H) {
+        let is_initial = self.is_initial();
         match self {
-            Self::Added {
-                object,
-                is_in_initial_list,
-            } => handler.on_add(&object, is_in_initial_list),
+            Self::Added { object, .. } => handler.on_add(&object, is_initial),
             Self::Updated { old, new } => handler.on_update(&old, &new),
             Self::Deleted(deleted) => handler.on_delete(deleted),
         }
@@ -188,10 +186,7 @@ impl<K: Object> Notification<K> {
 impl<K: Object> Clone for Notification<K> {
     fn clone(&self) -> Self {
         match self {
-            Self::Added {
-                object,
-                is_in_initial_list,
-            } => Self::added(Arc::clone(object), *is_in_initial_list),
+            Self::Added { object, .. } => Self::added(Arc::clone(object), self.is_initial()),
             Self::Updated { old, new } => Self::Updated {
                 old: Arc::clone(old),
                 new: Arc::clone(new),
@@ -204,13 +199,10 @@ impl<K: Object> Clone for Notification<K> {
 impl<K: Object> fmt::Debug for Notification<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Added {
-                object,
-                is_in_initial_list,
-            } => f
+            Self::Added { object, .. } => f
                 .debug_struct("Added")
                 .field("object", object)
-                .field("is_in_initial_list", is_in_initial_list)
+                .field("is_in_initial_list", &self.is_initial())
                 .finish(),
             Self::Updated { old, new } => f
                 .debug_struct("Updated")

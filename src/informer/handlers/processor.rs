@@ -201,14 +201,10 @@ impl<K: Object> Processor<K> {
 
     /// Joins new handlers, unless the end of another thread's turn does.
     pub(crate) fn let_join(&self) {
-        {
-            let mut table = self.table.lock();
-            if table.is_turn {
-                return;
-            }
-            table.is_turn = true;
+        let was_turn = std::mem::replace(&mut self.table.lock().is_turn, true);
+        if !was_turn {
+            self.end_turn();
         }
-        self.end_turn();
     }
 
     /// Joins new handlers one by one until none is left.
@@ -384,15 +380,10 @@ impl<K: Object> Processor<K> {
     pub(crate) fn close(&self) {
         self.end();
         let members = std::mem::take(&mut self.table.lock().members);
-        for HandlerEntry {
-            listener,
-            worker,
-            named_late,
-            ..
-        } in members
-        {
+        for member in members {
+            let (listener, worker) = (member.listener, member.worker);
             let has_ended = listener.phase() == HandlerPhase::Ended;
-            if !has_ended && (named_late || listener.is_own_thread()) {
+            if !has_ended && (member.named_late || listener.is_own_thread()) {
                 log::warn!(
                     "handler {} still runs while its informer is dropped: its thread ends detached",
                     listener.name

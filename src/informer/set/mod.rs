@@ -127,8 +127,7 @@ impl<C> InformerSet<C> {
     where
         C: Api<K>,
     {
-        let (Ok(informer) | Err(informer)) = self.make(scope, |options| options)?;
-        Ok(informer)
+        Ok(self.make(scope, |options| options)?.0)
     }
 
     /// Makes an informer of a type and scope, with its own options. `adjust` gets the options that
@@ -152,12 +151,13 @@ impl<C> InformerSet<C> {
     where
         C: Api<K>,
     {
-        self.make(scope, adjust)?.map_err(|known| {
-            let name = known.name();
-            let text =
-                format!("informer {name} exists already, with the options of its first request");
-            Error::new(ErrorKind::Config, text)
-        })
+        let (informer, is_new) = self.make(scope, adjust)?;
+        if is_new {
+            return Ok(informer);
+        }
+        let name = informer.name();
+        let text = format!("informer {name} exists already, with the options of its first request");
+        Err(Error::new(ErrorKind::Config, text))
     }
 
     /// Returns a lister over the type's informer, shaped like a generated Go lister. Makes the
@@ -335,22 +335,18 @@ impl<C> InformerSet<C> {
         members
     }
 
-    /// Makes an informer. `Ok(Err(…))` is the existing one, or one that another thread made
-    /// meanwhile.
-    #[expect(
-        clippy::type_complexity,
-        reason = "two ends that are no failure, and a failure"
-    )]
+    /// Makes an informer, or returns the existing one, which another thread may have made
+    /// meanwhile. Returns whether it is new.
     fn make<K: Object>(
         &self,
         scope: &Scope,
         adjust: impl FnOnce(InformerOptions<K>) -> InformerOptions<K>,
-    ) -> Result<Result<Arc<SharedInformer<K>>, Arc<SharedInformer<K>>>, Error>
+    ) -> Result<(Arc<SharedInformer<K>>, bool), Error>
     where
         C: Api<K>,
     {
         if let Some(known) = self.get(scope) {
-            return Ok(Err(known));
+            return Ok((known, false));
         }
         let name = self.name::<K>(scope);
         let number = {
@@ -362,10 +358,9 @@ impl<C> InformerSet<C> {
         let port = format!("the lister-watcher of informer {name}");
         let source = guard(port, || self.client.lister_watcher(scope.clone()))?;
         let informer = Arc::new(SharedInformer::new(source, options));
-        Ok(match self.enter(scope, &informer)? {
-            Some(known) => Err(known),
-            None => Ok(informer),
-        })
+        let known = self.enter(scope, &informer)?;
+        let is_new = known.is_none();
+        Ok((known.unwrap_or(informer), is_new))
     }
 
     /// Takes an informer in. Returns the existing one of its type and scope instead, if there is

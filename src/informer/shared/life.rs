@@ -2,14 +2,12 @@
 
 use std::time::Duration;
 
-use super::sink::InformerSink;
-use super::{InformerPhase, SharedInformer, StartParts};
+use super::{InformerPhase, ReflectorParts, SharedInformer};
 use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::ListerWatcher;
 use crate::object::Object;
-use crate::reflector::{Reflector, ReflectorOptions};
-use crate::sync::{Arc, MutexGuard, atomic::Ordering};
+use crate::reflector::Reflector;
+use crate::sync::{MutexGuard, atomic::Ordering};
 use crate::worker::Task;
 
 /// The least time that a shutdown allows the informer's own thread, on the system's clock.
@@ -17,9 +15,6 @@ use crate::worker::Task;
 /// The thread ends within milliseconds by itself. If it takes longer, code of the program holds it
 /// up, and the error names it.
 const OWN_TIME: Duration = Duration::from_millis(500);
-
-/// The parts of the informer's reflector.
-type ReflectorParts<K> = (Arc<dyn ListerWatcher<K>>, InformerSink<K>, ReflectorOptions);
 
 impl<K: Object> SharedInformer<K> {
     /// Starts the informer's thread and returns at once. That thread sends the requests.
@@ -47,14 +42,14 @@ impl<K: Object> SharedInformer<K> {
         &self,
         run: impl FnOnce(ReflectorParts<K>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let parts = {
+        let (parts, metrics) = {
             let mut life = self.life.lock();
             if self.is_stopped() {
                 let text = "informer was not started because it has stopped already";
                 return Err(Error::new(ErrorKind::Stopped, text));
             }
             match std::mem::replace(&mut *life, InformerPhase::Starting(Task::begin())) {
-                InformerPhase::Ready(parts) => parts,
+                InformerPhase::Ready(parts, metrics) => (parts, metrics),
                 other @ (InformerPhase::Starting(_) | InformerPhase::Over) => {
                     *life = other;
                     return Err(Error::config("informer has already started"));
@@ -62,7 +57,14 @@ impl<K: Object> SharedInformer<K> {
             }
         };
         self.processor.start();
-        let started = self.run(*parts, run);
+        let (source, mut sink, mut options) = *parts;
+        options.resync_period = self.processor.check_period();
+        let announced = sink.announce(metrics, &self.name, &self.clock);
+        if let Err(error) = &announced {
+            // Before the sink is dropped, which ends the store without a cause.
+            self.end_because(Some(error.clone()));
+        }
+        let started = announced.and_then(|()| run((source, sink, options)));
         if let Err(error) = &started {
             self.end_because(Some(error.clone()));
         } else if self.stopped.load(Ordering::SeqCst) {
@@ -72,26 +74,6 @@ impl<K: Object> SharedInformer<K> {
         *self.life.lock() = InformerPhase::Over;
         self.life.notify_all();
         started
-    }
-
-    fn run(
-        &self,
-        parts: StartParts<K>,
-        run: impl FnOnce(ReflectorParts<K>) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let StartParts {
-            source,
-            mut sink,
-            mut options,
-            metrics,
-        } = parts;
-        options.resync_period = self.processor.check_period();
-        if let Err(error) = sink.announce(metrics, &self.name, &self.clock) {
-            // Before the sink is dropped, which ends the store without a cause.
-            self.end_because(Some(error.clone()));
-            return Err(error);
-        }
-        run((source, sink, options))
     }
 
     /// Asks the informer to end, and returns at once. No further call of a handler begins, and
@@ -104,7 +86,7 @@ impl<K: Object> SharedInformer<K> {
         self.stopped.store(true, Ordering::SeqCst);
         let parts = {
             let mut life = self.life.lock();
-            matches!(&*life, InformerPhase::Ready(_))
+            matches!(&*life, InformerPhase::Ready(..))
                 .then(|| std::mem::replace(&mut *life, InformerPhase::Over))
         };
         self.thread.stop();
@@ -156,7 +138,7 @@ impl<K: Object> SharedInformer<K> {
 
     /// Whether it was neither started nor stopped.
     pub(in crate::informer) fn is_ready_to_start(&self) -> bool {
-        matches!(&*self.life.lock(), InformerPhase::Ready(_))
+        matches!(&*self.life.lock(), InformerPhase::Ready(..))
     }
 
     /// Waits while another thread starts it, at most until `deadline`.

@@ -112,20 +112,15 @@ pub struct SharedInformer<K: Object> {
 /// Whether an informer was started. The thread and the stop are kept elsewhere.
 enum InformerPhase<K: Object> {
     /// It was not started.
-    Ready(Box<StartParts<K>>),
+    Ready(Box<ReflectorParts<K>>, Option<Hook<InformerMetric>>),
     /// A thread is starting it, which runs code of the program.
     Starting(Task),
     /// It was started or stopped.
     Over,
 }
 
-/// The parts from which a start makes the informer.
-struct StartParts<K: Object> {
-    source: Arc<dyn ListerWatcher<K>>,
-    sink: InformerSink<K>,
-    options: ReflectorOptions,
-    metrics: Option<Hook<InformerMetric>>,
-}
+/// The parts from which a start makes the informer's reflector.
+type ReflectorParts<K> = (Arc<dyn ListerWatcher<K>>, InformerSink<K>, ReflectorOptions);
 
 impl<K: Object> SharedInformer<K> {
     /// Makes an informer of the objects that `source` lists. It starts no thread and sends no
@@ -147,17 +142,12 @@ impl<K: Object> SharedInformer<K> {
         let (period, shared) = (options.resync_period, store.clone());
         let processor = Processor::new(&*name, shared, period, clock.clone(), of_handlers);
         let sink = InformerSink::new(store.clone(), writer, &processor, options.transform);
-        let parts = StartParts {
-            source,
-            sink,
-            options: ReflectorOptions {
-                waiters: Some(waiters),
-                metrics: of_reflector.or(options.reflector.metrics),
-                ..options.reflector
-            },
-            metrics: options.metrics,
+        let reflector = ReflectorOptions {
+            waiters: Some(waiters),
+            metrics: of_reflector.or(options.reflector.metrics),
+            ..options.reflector
         };
-        let life = InformerPhase::Ready(Box::new(parts));
+        let life = InformerPhase::Ready(Box::new((source, sink, reflector)), options.metrics);
         Self {
             name,
             clock,

@@ -104,14 +104,14 @@ impl<K: Object> InformerSink<K> {
         });
     }
 
-    /// Calls `act`, and reports its duration to the informer's metrics.
-    fn measured<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+    /// Calls `act` in a turn of the handlers, and reports its duration to the informer's metrics.
+    fn turn<T>(&mut self, act: impl FnOnce(&mut Self, &dyn Fn(Notification<K>)) -> T) -> T {
         let telemetry = self.telemetry.take();
+        let processor = Arc::clone(&self.processor);
+        let turn = || processor.turn(|tell| act(self, tell));
         let done = match &telemetry {
-            Some(telemetry) => {
-                telemetry.time(|| act(self), |took, _| InformerMetric::Processed(took))
-            }
-            None => act(self),
+            Some(telemetry) => telemetry.time(turn, |took, _| InformerMetric::Processed(took)),
+            None => turn(),
         };
         self.telemetry = telemetry;
         done
@@ -147,19 +147,16 @@ impl<K: Object> Sink<K> for InformerSink<K> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        let processor = Arc::clone(&self.processor);
-        self.measured(|sink| {
-            processor.turn(|tell| {
-                for change in sink.writer.commit_and_tell(staging, of)? {
-                    sink.notify(change, None, tell);
-                }
-                if !sink.is_complete {
-                    sink.is_complete = true;
-                    // The informer first: no handler counts as synced before it.
-                    processor.complete_initial();
-                }
-                Ok(())
-            })
+        self.turn(|sink, tell| {
+            for change in sink.writer.commit_and_tell(staging, of)? {
+                sink.notify(change, None, tell);
+            }
+            if !sink.is_complete {
+                sink.is_complete = true;
+                // The informer first: no handler counts as synced before it.
+                sink.processor.complete_initial();
+            }
+            Ok(())
         })
     }
 
@@ -171,13 +168,10 @@ impl<K: Object> Sink<K> for InformerSink<K> {
             EventKind::Added | EventKind::Updated => None,
         };
         let event = ObjectEvent { kind, object };
-        let processor = Arc::clone(&self.processor);
-        self.measured(|sink| {
-            processor.turn(|tell| {
-                if let Applied::Accepted(Some(change)) = sink.writer.apply_and_tell(event) {
-                    sink.notify(change, last, tell);
-                }
-            });
+        self.turn(|sink, tell| {
+            if let Applied::Accepted(Some(change)) = sink.writer.apply_and_tell(event) {
+                sink.notify(change, last, tell);
+            }
         });
         Ok(())
     }
@@ -196,15 +190,11 @@ impl<K: Object> Sink<K> for InformerSink<K> {
 
     fn resync(&mut self) -> Result<(), Error> {
         if self.processor.resync_is_due() {
-            let store = self.store.clone();
-            let processor = Arc::clone(&self.processor);
-            self.measured(|_| {
-                processor.turn(|tell| {
-                    for object in store.list() {
-                        let old = Arc::clone(&object);
-                        tell(Notification::Updated { old, new: object });
-                    }
-                });
+            self.turn(|sink, tell| {
+                for object in sink.store.list() {
+                    let old = Arc::clone(&object);
+                    tell(Notification::Updated { old, new: object });
+                }
             });
         }
         Ok(())

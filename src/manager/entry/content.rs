@@ -349,11 +349,9 @@ impl<K: Object> EntryContent<K> {
     /// Whether an answer is older than the known state. Another state of the stored object is
     /// judged by that object's version, since the known version may be ahead of it.
     fn is_past(&self, uid: &str, version: &ResourceVersion) -> bool {
-        match &self.object {
-            Some(stored) if stored.uid() == uid => {
-                version.is_older_than(&stored.resource_version())
-            }
-            Some(_) | None => version.is_older_than(self.guard.position()),
+        match self.object.as_ref().filter(|stored| stored.uid() == uid) {
+            Some(stored) => version.is_older_than(&stored.resource_version()),
+            None => version.is_older_than(self.guard.position()),
         }
     }
 

@@ -59,13 +59,10 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         let exists = self.content.object().is_some();
         let watch = watch_in_words(self);
         if self.state() == WatchState::Stopped(StopReason::NoRoom) {
-            let is_full = self.found_no_room();
-            let state = if is_full {
-                ObjectState::TooManyReflectors
-            } else {
-                ObjectState::Waiting
-            };
-            return (state, failure_text(self));
+            let full = self
+                .found_no_room()
+                .then_some(ObjectState::TooManyReflectors);
+            return (full.unwrap_or(ObjectState::Waiting), failure_text(self));
         }
         // The last state before the idle watch was stopped is still the best answer.
         let idle = self.state() == WatchState::Stopped(StopReason::Idle) && self.was_filled();
@@ -87,13 +84,9 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
             let unknown = || "no answer from the server yet".to_owned();
             waits_for.flatten().unwrap_or_else(unknown)
         };
-        let state = if self.content.seed().is_some() {
-            ObjectState::Restored
-        } else {
-            ObjectState::Waiting
-        };
-        let reason = failed_so_far(&self.status.failures, now);
-        (state, reason.unwrap_or_else(waits))
+        let restored = self.content.seed().map(|_| ObjectState::Restored);
+        let reason = failed_so_far(&self.status.failures, now).unwrap_or_else(waits);
+        (restored.unwrap_or(ObjectState::Waiting), reason)
     }
 
     fn contact(&self) -> Option<Instant> {

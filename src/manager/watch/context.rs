@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
 use super::entry::{WatchAction, WatchEntry, WatchedObject};
-use super::run::{PendingWork, Run, ThreadRun};
+use super::run::{PendingWork, Run};
 use super::state_machine::WatchEffect;
 use crate::error::{clone_of, default_of};
 use crate::guard::guard;
@@ -80,10 +80,6 @@ impl<K: Object> RunContext<K> {
         work.ended.extend(stopped);
         drop(work);
         self.work.notify_all();
-    }
-
-    pub(crate) fn end_thread(&self, run: ThreadRun) {
-        self.end_all([Run::ByName(run)]);
     }
 
     /// Works on a thread of the manager until `work` returns. A panic fails the manager's health.

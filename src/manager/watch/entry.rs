@@ -181,7 +181,7 @@ impl<K: Object> WatchEntry<K> {
             status: Self::new_run(clock.now()),
             server_away: false,
             read_at: clock.coarse(),
-            history: ReadHistory::NONE,
+            history: ReadHistory::default(),
             polled: None,
             expires: None,
             handle: None,
@@ -214,14 +214,10 @@ impl<K: Object> WatchEntry<K> {
     pub(crate) fn act(&mut self, input: WatchInput) -> WatchAction {
         let (machine, effect) = self.machine.on(input);
         self.machine = machine;
-        let ended = match effect {
-            WatchEffect::End => self.handle.take(),
-            WatchEffect::Replace => std::mem::replace(&mut self.handle, self.successor.take()),
-            WatchEffect::Nothing
-            | WatchEffect::Start(_)
-            | WatchEffect::Keep
-            | WatchEffect::Discard
-            | WatchEffect::CheckState => None,
+        let ended = if effect == WatchEffect::Replace {
+            std::mem::replace(&mut self.handle, self.successor.take())
+        } else {
+            self.handle.take_if(|_| effect == WatchEffect::End)
         };
         let is_alone = self.machine.successor().is_none();
         let unwanted = self.successor.take_if(|_| is_alone);
@@ -315,11 +311,6 @@ impl<K: Object> WatchEntry<K> {
     pub(super) fn has_expired(&self, clock: &Clock) -> bool {
         let until = self.expires();
         until.is_some_and(|until| clock.now() >= until)
-    }
-
-    /// Counts the reads of one more sweep.
-    pub(super) fn count_reads(&mut self) {
-        self.history.sweep(self.read_at);
     }
 
     /// The watches that the object has of its own.

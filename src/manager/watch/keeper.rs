@@ -235,7 +235,7 @@ impl<K: Object> Keeper<K> {
         for object in registry.entries() {
             let action = registry.change(&object, |entry| {
                 entry.note_read(registry.read_cache.mark(&object.key));
-                entry.count_reads();
+                entry.history.sweep(entry.read_at);
                 // An unfilled entry goes on trying for as long as it is referenced (OC-20).
                 let input = if entry.is_idle(now, registry.options.idle_max) {
                     WatchInput::Idle

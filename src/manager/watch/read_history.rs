@@ -5,7 +5,7 @@ use crate::clock::Coarse;
 
 /// In which of the keeper's last sixteen sweeps the object had been read since the one before.
 /// A new object counts as read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReadHistory {
     sweeps: u16,
     /// The last read that was counted.
@@ -13,11 +13,6 @@ pub(super) struct ReadHistory {
 }
 
 impl ReadHistory {
-    pub(super) const NONE: Self = Self {
-        sweeps: 0,
-        counted: None,
-    };
-
     /// One more sweep, which finds the last read at `read_at`.
     pub(super) fn sweep(&mut self, read_at: Coarse) {
         let is_read = self.counted.is_none_or(|counted| counted < read_at);
@@ -50,7 +45,7 @@ mod tests {
     fn a_history_counts_sweeps_with_a_read_and_forgets_old_ones() {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
-        let (mut read, mut unread) = (ReadHistory::NONE, ReadHistory::NONE);
+        let (mut read, mut unread) = (ReadHistory::default(), ReadHistory::default());
         let once = clock.coarse();
         for minute in 0..16 {
             fake.advance(Duration::from_secs(60));

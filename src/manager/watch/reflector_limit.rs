@@ -67,14 +67,10 @@ impl ReflectorLimit {
             return Err(self.option.refusal());
         }
         let mut known = self.process.lock();
-        if known.take_one() {
-            return Ok(());
-        }
-        *known = (self.read_process)();
-        if known.take_one() {
-            return Ok(());
-        }
-        Err(known.refusal())
+        known.take_one().or_else(|_refusal| {
+            *known = (self.read_process)();
+            known.take_one()
+        })
     }
 
     /// Gives back the room of one reflector, whose thread has ended.
@@ -84,10 +80,10 @@ impl ReflectorLimit {
 }
 
 impl ProcessLimit {
-    fn take_one(&self) -> bool {
+    fn take_one(&self) -> Result<(), Error> {
         let more = |count: usize| (count < self.reflectors).then(|| count.saturating_add(1));
         let taken = IN_PROCESS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
-        taken.is_ok()
+        taken.map(|_before| ()).map_err(|_full| self.refusal())
     }
 
     fn refusal(&self) -> Error {

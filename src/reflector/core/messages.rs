@@ -94,12 +94,8 @@ pub(crate) enum Action {
 #[derive(Debug)]
 pub(crate) enum Effect {
     Log(log::Level, String),
-    /// An attempt of that phase failed; `attempts` have failed in a row.
-    Failed {
-        phase: Phase,
-        error: Error,
-        attempts: u32,
-    },
+    /// An attempt of that phase failed, and so many have failed in a row.
+    Failed(Phase, Error, u32),
     /// A watch is open: earlier failures are over.
     Recovered,
     /// Streamed lists do not work with this server (B8).

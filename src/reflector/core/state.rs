@@ -413,9 +413,7 @@ impl ReflectorState {
         if self.confirmation == Confirmation::Given {
             self.confirmation = Confirmation::Missing;
         }
-        if self.healthy_since.is_none() {
-            self.healthy_since = Some(now);
-        }
+        self.healthy_since.get_or_insert(now);
         self.succeeded();
         self.effects.push(Effect::Recovered);
     }
@@ -479,10 +477,8 @@ impl ReflectorState {
             wait.max(STEADY_MIN)
         });
         let until = later(facts.now, wait);
-        let until = match grace_end {
-            Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
-            None => until,
-        };
+        let soon = later(facts.now, WAIT_MIN);
+        let until = grace_end.map_or(until, |end| until.min(end.max(soon)));
         let expedited = if self.status.synced {
             answer != AnswerKind::TooMany
         } else {
@@ -559,11 +555,8 @@ impl ReflectorState {
             // A server that names a wait is alive, so a later answer to a list proves nothing new.
             self.away = true;
         }
-        self.effects.push(Effect::Failed {
-            phase: self.status.phase,
-            error,
-            attempts,
-        });
+        let phase = self.status.phase;
+        self.effects.push(Effect::Failed(phase, error, attempts));
     }
 
     fn grace_end(&self) -> Option<Instant> {

@@ -10,9 +10,6 @@ use crate::object::Object;
 impl<K: Object> Starts<K> {
     /// Watches polled objects while there is room, those that are read most first.
     pub(crate) fn promote(&self) {
-        if self.poller.is_none() {
-            return;
-        }
         for (_, object) in self.ranked(WatchEntry::is_polled).into_iter().rev() {
             if !self.watch_polled(&object) {
                 return;
@@ -23,9 +20,6 @@ impl<K: Object> Starts<K> {
     /// Polls the watched objects whose place others deserve. Once such a watch has ended, its room
     /// goes to the polled object that is read most.
     pub(crate) fn rebalance(&self) {
-        if self.poller.is_none() {
-            return;
-        }
         let polled = self.ranked(WatchEntry::is_polled).into_iter().rev();
         let watched = self.ranked(WatchEntry::is_watched_by_name);
         for ((wants, _), (has, object)) in polled.zip(watched) {
@@ -56,7 +50,11 @@ impl<K: Object> Starts<K> {
     }
 
     /// The objects which `are` such and have no successor yet, the one that is read least first.
+    /// None where there is no poller.
     fn ranked(&self, are: fn(&WatchEntry<K>) -> bool) -> Vec<(ReadHistory, WatchedObject<K>)> {
+        if self.poller.is_none() {
+            return Vec::new();
+        }
         let entries = self.context.registry.entries().into_iter();
         let histories = entries.filter_map(|object| {
             let history = {

@@ -105,9 +105,8 @@ impl<K: Object> Starts<K> {
         }
         let launched = self.launch_namespace(watch);
         let now = self.context.registry.clock().now();
-        if let Some(late) = self.namespaces.started(watch, launched, now) {
-            self.context.end_thread(late);
-        }
+        let late = self.namespaces.started(watch, launched, now);
+        self.context.end_all(late.map(Run::ByName));
         // It may have ended before it was known.
         self.context.tend_namespaces();
     }
@@ -143,9 +142,7 @@ impl<K: Object> Starts<K> {
                 Some(NamespaceStep::Drain(watch)) => self.drain(&watch),
                 Some(NamespaceStep::Wait(until)) => context.tend_at(until),
                 Some(NamespaceStep::End(run)) => {
-                    if let Some(run) = run {
-                        context.end_thread(run);
-                    }
+                    context.end_all(run.map(Run::ByName));
                     self.retry_awaiting(&name);
                 }
                 None => {}
@@ -248,9 +245,8 @@ impl<K: Object> Starts<K> {
 
     /// Starts no namespace's watch from now on, and ends those that there are.
     pub(crate) fn close_namespaces(&self) {
-        for run in self.namespaces.close() {
-            self.context.end_thread(run);
-        }
+        let runs = self.namespaces.close().into_iter();
+        self.context.end_all(runs.map(Run::ByName));
     }
 
     /// The namespaces that are watched as a whole, or would be if the server let them, sorted.

@@ -116,7 +116,7 @@ fn stream_errors_and_very_short_watches_are_told() {
 #[test]
 fn failures_and_their_end_are_told() {
     let told = |stage: &Stage| {
-        let is_failure = |effect: &&Effect| matches!(effect, Effect::Failed { .. });
+        let is_failure = |effect: &&Effect| matches!(effect, Effect::Failed(..));
         let is_end = |effect: &&Effect| matches!(effect, Effect::Recovered);
         let effects = || stage.effects.iter();
         let (failures, ends) = (effects().filter(is_failure), effects().filter(is_end));
