@@ -4,6 +4,7 @@
 //! `Clock::wait_for`, or through the single steps `Clock::wait_until` and `Clock::wait_for_bell`,
 //! so that with a [`FakeClock`] no test ever sleeps.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -41,10 +42,7 @@ impl Deadline {
     /// Returns the earlier of two deadlines.
     #[must_use]
     pub fn earlier(self, other: Self) -> Self {
-        match (self.0, other.0) {
-            (Some(a), Some(b)) => Self(Some(a.min(b))),
-            (a, b) => Self(a.or(b)),
-        }
+        Self([self.0, other.0].into_iter().flatten().min())
     }
 }
 
@@ -255,14 +253,8 @@ impl Clock {
         guard: MutexGuard<'a, T>,
         deadline: Deadline,
     ) -> MutexGuard<'a, T> {
-        match (&self.0, deadline.0) {
-            (Source::System, Some(end)) => monitor.wait_until(guard, end),
-            (Source::System, None) => monitor.wait(guard),
-            (Source::Fake(fake), _) => {
-                let waker: Arc<dyn Wake> = Arc::<Monitor<T>>::clone(monitor);
-                fake.park(waker, guard, deadline, |guard| monitor.wait(guard))
-            }
-        }
+        let waker = || -> Arc<dyn Wake> { Arc::<Monitor<T>>::clone(monitor) };
+        self.wait_at(&monitor.changed, guard, deadline, waker)
     }
 
     /// Waits for one of the bells of `mutex`, at most until `deadline`. Callers loop over their
@@ -274,12 +266,20 @@ impl Clock {
         guard: MutexGuard<'a, T>,
         deadline: Deadline,
     ) -> MutexGuard<'a, T> {
+        self.wait_at(bell, guard, deadline, || wake_at(mutex, bell))
+    }
+
+    fn wait_at<'a, T>(
+        &self,
+        bell: &Bell,
+        guard: MutexGuard<'a, T>,
+        deadline: Deadline,
+        waker: impl FnOnce() -> Arc<dyn Wake>,
+    ) -> MutexGuard<'a, T> {
         match (&self.0, deadline.0) {
             (Source::System, Some(end)) => bell.wait_until(guard, end),
             (Source::System, None) => bell.wait(guard),
-            (Source::Fake(fake), _) => fake.park(wake_at(mutex, bell), guard, deadline, |guard| {
-                bell.wait(guard)
-            }),
+            (Source::Fake(fake), _) => fake.park(waker(), bell, guard, deadline),
         }
     }
 }
@@ -328,15 +328,10 @@ struct Fake {
     start: Instant,
     at: WallInstant,
     next_id: u64,
-    parked: Vec<Parked>,
+    /// The waits, each with its deadline and what wakes it, in the order of their beginning.
+    parked: BTreeMap<u64, (Deadline, Arc<dyn Wake>)>,
     /// A wait ends at once, and the clock is at its deadline then.
     moves_itself: bool,
-}
-
-struct Parked {
-    id: u64,
-    deadline: Deadline,
-    waker: Arc<dyn Wake>,
 }
 
 impl std::fmt::Debug for Fake {
@@ -362,7 +357,7 @@ impl FakeClock {
             start: at.instant,
             at,
             next_id: 0,
-            parked: Vec::new(),
+            parked: BTreeMap::new(),
             moves_itself: false,
         };
         Self(Arc::new(Monitor::ranked(Rank::FAKE_CLOCK, fake)))
@@ -383,8 +378,8 @@ impl FakeClock {
         let wakers: Vec<_> = {
             let mut fake = self.0.lock();
             fake.at = fake.at.later(by);
-            let parked = fake.parked.iter();
-            parked.map(|parked| Arc::clone(&parked.waker)).collect()
+            let parked = fake.parked.values();
+            parked.map(|(_, waker)| Arc::clone(waker)).collect()
         };
         for waker in wakers {
             waker.wake();
@@ -438,9 +433,9 @@ impl FakeClock {
     fn park<'a, T>(
         &self,
         waker: Arc<dyn Wake>,
+        bell: &Bell,
         guard: MutexGuard<'a, T>,
         deadline: Deadline,
-        wait: impl FnOnce(MutexGuard<'a, T>) -> MutexGuard<'a, T>,
     ) -> MutexGuard<'a, T> {
         let id = {
             let mut fake = self.0.lock();
@@ -454,16 +449,12 @@ impl FakeClock {
             }
             let id = fake.next_id;
             fake.next_id = id.wrapping_add(1);
-            fake.parked.push(Parked {
-                id,
-                deadline,
-                waker,
-            });
+            fake.parked.insert(id, (deadline, waker));
             id
         };
         self.0.notify_all();
-        let guard = wait(guard);
-        self.0.lock().parked.retain(|parked| parked.id != id);
+        let guard = bell.wait(guard);
+        self.0.lock().parked.remove(&id);
         guard
     }
 }
@@ -475,8 +466,8 @@ impl Fake {
     }
 
     fn remaining(&self) -> impl Iterator<Item = Duration> + '_ {
-        let parked = self.parked.iter();
-        parked.filter_map(|parked| parked.deadline.remaining(self.at.instant))
+        let parked = self.parked.values();
+        parked.filter_map(|(deadline, _)| deadline.remaining(self.at.instant))
     }
 }
 
@@ -501,8 +492,8 @@ mod steps {
         /// Whether a thread waits without a deadline.
         pub(crate) fn has_timeless_waiter(&self) -> bool {
             let fake = self.0.lock();
-            let mut parked = fake.parked.iter();
-            parked.any(|parked| parked.deadline.instant().is_none())
+            let mut parked = fake.parked.values();
+            parked.any(|(deadline, _)| deadline.instant().is_none())
         }
     }
 }

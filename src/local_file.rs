@@ -3,7 +3,7 @@
 //!
 //! For files that other programs can replace, such as a token or a process number.
 
-use std::fs::{File, FileType};
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::mem;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::{Clock, later};
 use crate::error::Error;
+use crate::object::wipe;
 use crate::wire::Buffer;
 use crate::worker::Worker;
 
@@ -81,35 +82,27 @@ pub(crate) fn describe(error: &io::Error) -> String {
 /// Opens a plain file for reading, or `/dev/null`, which stands for an empty one. The error has the
 /// reason, without the path.
 pub(crate) fn open(path: &Path) -> Result<File, String> {
-    let (file, is_plain) = open_any(path)?;
-    if is_plain {
+    let (file, about) = open_any(path)?;
+    let (kind, device) = (about.file_type(), about.rdev());
+    let is_null = kind.is_char_device() && (major(device), minor(device)) == (1, 3);
+    if kind.is_file() || is_null {
         return Ok(file);
     }
-    let about = file.metadata().map_err(|error| describe(&error))?;
-    let device = about.rdev();
-    if about.file_type().is_char_device() && (major(device), minor(device)) == (1, 3) {
-        return Ok(file);
-    }
-    let what = name_of(about.file_type());
+    let what = if kind.is_fifo() { "a pipe" } else { "a device" };
     Err(format!("it is {what}; give a plain file"))
 }
 
-/// Opens any file without waiting. Returns whether it is a plain file.
-fn open_any(path: &Path) -> Result<(File, bool), String> {
+/// Opens any file but a directory, without waiting.
+fn open_any(path: &Path) -> Result<(File, Metadata), String> {
     // A terminal must not become this process's controlling terminal.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty());
     let file = File::from(file.map_err(|error| describe(&error.into()))?);
     let about = file.metadata().map_err(|error| describe(&error))?;
-    let kind = about.file_type();
-    if kind.is_dir() {
+    if about.is_dir() {
         return Err("it is a directory".to_owned());
     }
-    Ok((file, kind.is_file()))
-}
-
-fn name_of(kind: FileType) -> &'static str {
-    if kind.is_fifo() { "a pipe" } else { "a device" }
+    Ok((file, about))
 }
 
 /// Reads a plain file of at most `bytes_max`. The error has the reason, without the path.
@@ -120,19 +113,15 @@ pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<
 /// Reads a plain file or a pipe, for at most ten seconds. A user may name a pipe on purpose, such
 /// as the output of a program.
 pub(crate) fn read_given(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
-    let (file, is_plain) = open_any(path)?;
-    let until = (!is_plain).then(|| later(Clock::system().now(), PIPE_WAIT));
+    let (file, about) = open_any(path)?;
+    let until = (!about.is_file()).then(|| later(Clock::system().now(), PIPE_WAIT));
     read(file, bytes_max, until)
 }
 
 /// Reads a file of text as [`read_bounded`] does.
 pub(crate) fn read_secret_text(path: &Path, bytes_max: u64) -> Result<Zeroizing<String>, String> {
-    let mut bytes = read_bounded(path, bytes_max)?;
-    let text = String::from_utf8(mem::take(&mut *bytes)).map_err(|error| {
-        drop(Zeroizing::new(error.into_bytes()));
-        "holds bytes that are not text"
-    })?;
-    Ok(Zeroizing::new(text))
+    let text = wipe::text(read_bounded(path, bytes_max)?);
+    Ok(Zeroizing::new(text.ok_or("holds bytes that are not text")?))
 }
 
 fn read(file: File, bytes_max: u64, until: Option<Instant>) -> Result<Zeroizing<Vec<u8>>, String> {

@@ -10,7 +10,6 @@ pub use status::{Reason, Status};
 pub use visible::visible;
 use visible::visible_lines;
 
-use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -95,7 +94,7 @@ struct Inner {
 impl Error {
     /// Makes an error of `kind` whose message needs no other context.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner::new(kind, message.into())))
+        Self(Arc::new(Inner::new(kind, &message.into())))
     }
 
     /// Makes the error of `request` (such as `GET /api/v1/pods`) from the server's status.
@@ -116,14 +115,10 @@ impl Error {
             | Reason::StoreReadError
             | Reason::Other(_) => ErrorKind::Api,
         };
-        let retry_after = status.retry_after();
-        let message = status.to_string();
-        let inner = Inner {
-            status: Some(status),
-            retry_after,
-            ..Inner::new(kind, message)
-        };
-        Self(Arc::new(inner))
+        Self::new(kind, status.to_string()).map(|inner| {
+            inner.retry_after = status.retry_after();
+            inner.status = Some(status);
+        })
     }
 
     /// A configuration that cannot work; the message names file and field.
@@ -292,15 +287,11 @@ impl Error {
 
 impl Inner {
     /// Only the message's own line breaks are left of its control characters.
-    fn new(kind: ErrorKind, message: String) -> Self {
-        let shown = match visible_lines(&message) {
-            Cow::Owned(shown) => Some(shown),
-            Cow::Borrowed(_) => None,
-        };
+    fn new(kind: ErrorKind, message: &str) -> Self {
         Self {
             kind,
             request: String::new(),
-            message: shown.unwrap_or(message),
+            message: visible_lines(message).into_owned(),
             status: None,
             retry_after: None,
             source: None,

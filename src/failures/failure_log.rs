@@ -22,12 +22,13 @@ pub(crate) struct FailureLog(Arc<Mutex<Causes>>);
 /// A cause: a kind of object or work, and a kind of error.
 type Causes = HashMap<(Box<str>, ErrorKind), Cause>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Cause {
     /// How many reporters fail for this cause now.
     failing: usize,
-    last_at: Instant,
-    told_at: Instant,
+    /// When it last came, and when it was last told of. `None` until it was.
+    last_at: Option<Instant>,
+    told_at: Option<Instant>,
     left_out: u64,
     /// A failure was logged, but not its end.
     is_open: bool,
@@ -131,24 +132,16 @@ impl FailureReporter {
         let joins = self.present.replace(kind).is_none();
         self.failures = self.failures.saturating_add(1);
         let mut causes = self.log.0.lock();
+        let since = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at));
         causes.retain(|_, cause| {
-            let since = now.saturating_duration_since(cause.last_at);
-            cause.failing > 0 || since < SERIES_GAP
+            cause.failing > 0 || since(cause.last_at).is_some_and(|since| since < SERIES_GAP)
         });
-        let is_new = !causes.contains_key(&(self.group.clone(), kind));
-        let cause = causes.entry((self.group.clone(), kind));
-        let cause = cause.or_insert_with(|| Cause {
-            failing: 0,
-            last_at: now,
-            told_at: now,
-            left_out: 0,
-            is_open: false,
-        });
+        let cause = causes.entry((self.group.clone(), kind)).or_default();
         cause.failing = cause.failing.saturating_add(usize::from(joins));
-        cause.last_at = now;
-        let is_due = now.saturating_duration_since(cause.told_at) >= REPEAT_AFTER;
-        let (level, left_out) = if is_new || is_due {
-            (cause.told_at, cause.is_open) = (now, true);
+        cause.last_at = Some(now);
+        let is_due = since(cause.told_at).is_none_or(|since| since >= REPEAT_AFTER);
+        let (level, left_out) = if is_due {
+            (cause.told_at, cause.is_open) = (Some(now), true);
             (Level::Warn, std::mem::take(&mut cause.left_out))
         } else {
             cause.left_out = cause.left_out.saturating_add(1);

@@ -151,19 +151,8 @@ struct PodPolls {
     chance: Chance,
 }
 
-#[derive(PartialEq, Eq)]
-struct Identity {
-    uid: Box<str>,
-    version: Box<str>,
-}
-
-impl Identity {
-    fn of<K: Object>(pod: &Listed<K>) -> Self {
-        let (uid, version) = pod.identity();
-        let [uid, version] = [uid, version].map(Box::from);
-        Self { uid, version }
-    }
-}
+/// A pod's UID and version.
+type Identity = (Box<str>, Box<str>);
 
 impl<K: Object> Kubelet<K> {
     /// Polls once. Returns the pods, each name once.
@@ -189,10 +178,11 @@ impl<K: Object> Kubelet<K> {
         let mut before = mem::take(&mut polls.known);
         let (mut gone, mut news) = (Vec::new(), Vec::new());
         for pod in pods {
-            let (key, identity) = (pod.key(), Identity::of(pod));
+            let (key, (uid, version)) = (pod.key(), pod.identity());
+            let identity = (uid.into(), version.into());
             let kind = match before.remove(&key) {
                 Some(held) if held == identity => None,
-                Some(held) if held.uid != identity.uid => {
+                Some(held) if held.0 != identity.0 => {
                     gone.push((key.clone(), held));
                     Some(EventKind::Added)
                 }
@@ -213,11 +203,11 @@ impl<K: Object> Kubelet<K> {
     }
 
     /// The end of a pod that an answer lacks. Its last state is not known.
-    fn end(&self, key: ObjectKey, held: Identity, number: u64) -> ObjectEvent<K> {
+    fn end(&self, key: ObjectKey, (uid, _): Identity, number: u64) -> ObjectEvent<K> {
         let text = format!("{key} is not among the {} any more", self.what);
         ObjectEvent::deleted(Undecodable {
             key,
-            uid: held.uid.into(),
+            uid: uid.into(),
             // The pod may come back as it was, when the kubelet restarts. It is no position from
             // which a watch could go on.
             resource_version: ResourceVersion::local("gone", number),

@@ -58,11 +58,6 @@ impl Resource {
         }
     }
 
-    /// The resource of a type that stands for every resource: no group, version or kind.
-    pub(crate) fn any() -> Self {
-        Self::new("", "", "objects", "")
-    }
-
     /// Makes the resource cluster-scoped: its objects have no namespace.
     #[must_use]
     pub fn cluster_scoped(mut self) -> Self {

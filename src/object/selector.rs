@@ -1,6 +1,7 @@
 //! Selects the objects of a request by namespace, field and label selectors. Renders them only.
 
 use super::ObjectKey;
+use crate::setters::setters;
 
 /// The beginning of a selector by name.
 const NAME: &str = "metadata.name=";
@@ -100,20 +101,6 @@ impl Scope {
         }
     }
 
-    /// Narrows the set by a field selector.
-    #[must_use]
-    pub fn fields(mut self, selector: FieldSelector) -> Self {
-        self.fields = selector;
-        self
-    }
-
-    /// Narrows the set by a label selector.
-    #[must_use]
-    pub fn labels(mut self, selector: LabelSelector) -> Self {
-        self.labels = selector;
-        self
-    }
-
     /// Returns the namespace; `None` for all namespaces.
     pub fn namespace_name(&self) -> Option<&str> {
         self.namespace.as_deref()
@@ -145,6 +132,16 @@ impl Scope {
     pub(crate) fn lacks_namespace(&self) -> bool {
         self.lacks_namespace
     }
+}
+
+setters! { [] Scope;
+    /// Narrows the set by a field selector.
+    #[must_use]
+    fields(selector: FieldSelector);
+
+    /// Narrows the set by a label selector.
+    #[must_use]
+    labels(selector: LabelSelector);
 }
 
 #[cfg(test)]

@@ -50,6 +50,13 @@ pub(crate) fn append(bytes: &mut Zeroizing<Vec<u8>>, piece: &[u8]) {
     bytes.extend_from_slice(piece);
 }
 
+/// Makes text of bytes that may be secret, and overwrites them if they are none.
+pub(crate) fn text(mut bytes: Zeroizing<Vec<u8>>) -> Option<String> {
+    let text = String::from_utf8(std::mem::take(&mut *bytes));
+    text.map_err(|error| drop(Zeroizing::new(error.into_bytes())))
+        .ok()
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::ByteString;

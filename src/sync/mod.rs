@@ -160,10 +160,8 @@ impl<T> Mutex<T> {
         #[cfg(all(test, not(shuttle)))]
         tests::note_test();
         let held = self.order.enter();
-        MutexGuard {
-            value: imp::lock(&self.value),
-            held,
-        }
+        let value = imp::lock(&self.value);
+        MutexGuard { value, held }
     }
 
     /// Locks as [`lock`](Self::lock) does, but looks some microseconds for the end of another
@@ -209,7 +207,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 #[derive(Debug, Default)]
 pub(crate) struct Monitor<T> {
     state: Mutex<T>,
-    changed: Bell,
+    pub(crate) changed: Bell,
 }
 
 impl<T> Monitor<T> {
@@ -255,15 +253,6 @@ impl<T> Monitor<T> {
     pub(crate) fn wait<'a>(&'a self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.changed.wait(guard)
     }
-
-    /// Waits for a notification, at most until `until` on the system's monotonic clock.
-    pub(crate) fn wait_until<'a>(
-        &'a self,
-        guard: MutexGuard<'a, T>,
-        until: Instant,
-    ) -> MutexGuard<'a, T> {
-        self.changed.wait_until(guard, until)
-    }
 }
 
 /// Ends a blocking wait of another thread, such as a poll of a socket.
@@ -297,10 +286,8 @@ impl Bell {
     /// Waits for the bell. Spurious wake-ups happen: callers loop over their predicate.
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let MutexGuard { value, held } = guard;
-        MutexGuard {
-            value: imp::wait(&self.0, value),
-            held,
-        }
+        let value = imp::wait(&self.0, value);
+        MutexGuard { value, held }
     }
 
     /// Waits for the bell, at most until `until` on the system's monotonic clock.
@@ -310,10 +297,8 @@ impl Bell {
         until: Instant,
     ) -> MutexGuard<'a, T> {
         let MutexGuard { value, held } = guard;
-        MutexGuard {
-            value: imp::wait_until(&self.0, value, until),
-            held,
-        }
+        let value = imp::wait_until(&self.0, value, until);
+        MutexGuard { value, held }
     }
 }
 

@@ -162,9 +162,7 @@ mod check {
 
     pub(super) fn leave(known: Known) {
         let mut held = HELD.get();
-        if known.is_some()
-            && let Some(left) = held.iter_mut().find(|held| **held == known)
-        {
+        if let Some(left) = held.iter_mut().find(|held| **held == known) {
             *left = None;
         }
         HELD.set(held);

@@ -211,7 +211,8 @@ impl Object for Dynamic {
     const TRIMMED_ON_GET: bool = true;
 
     fn resource() -> Resource {
-        Resource::any()
+        // It stands for every resource: no group, version or kind.
+        Resource::new("", "", "objects", "")
     }
 
     object_of_text!(0);
@@ -291,7 +292,7 @@ impl fmt::Debug for Dynamic {
 }
 
 /// The text of one object, overwritten on drop.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct ObjectText {
     json: Wiped,
     namespace: TextPart,
@@ -387,15 +388,6 @@ impl ObjectText {
 
     fn text(&self, part: TextPart) -> &str {
         std::str::from_utf8(self.part(part)).unwrap_or_default()
-    }
-}
-
-impl Clone for ObjectText {
-    fn clone(&self) -> Self {
-        Self {
-            json: Wiped::beginning_with(&self.json, self.json.len()),
-            ..*self
-        }
     }
 }
 

@@ -154,7 +154,7 @@ impl<K: Object> EventDecoder<K> {
             })
         };
         let bytes_max = self.initial_bytes_max;
-        if self.frames.used() > bytes_max {
+        if self.frames.used > bytes_max {
             return Err(list_too_large(bytes_max, "bytes", "list_bytes_max"));
         }
         let Some(decoded) = decoded else {
@@ -211,7 +211,7 @@ impl<K: Object> EventDecoder<K> {
     /// Notes that the body has ended. [`next`](Self::next) decodes the rest, even without a final
     /// newline.
     pub fn end_of_body(&mut self) {
-        self.frames.end();
+        self.frames.at_end = true;
     }
 
     /// Ends the stream at the end of the body. Returns an error if an event was cut off.
@@ -243,7 +243,7 @@ impl<K: Object> EventDecoder<K> {
 
     /// Frees the memory that a quiet stream does not need. The decoder keeps a part of an event.
     pub fn release(&mut self) {
-        self.frames.release();
+        self.frames.buffer.release();
     }
 
     /// The heap memory held, in bytes.

@@ -25,13 +25,13 @@ pub(super) struct Frames {
     kind: Option<Span>,
     object: Option<Span>,
     /// Whether the stream has ended.
-    at_end: bool,
+    pub(super) at_end: bool,
     /// The number of pending bytes that were searched for a newline.
     searched: usize,
     /// The newline that ends the next line, once it was found.
     newline: Option<usize>,
     /// The number of bytes used up, within events and between them.
-    used: usize,
+    pub(super) used: usize,
     bytes_max: usize,
     /// The option that raises the limit.
     option: &'static str,
@@ -78,11 +78,6 @@ impl Frames {
             self.newline = Some(self.searched.saturating_add(newline));
         }
         self.buffer.pending().get(..self.newline?)
-    }
-
-    /// Notes that the stream has ended.
-    pub(super) fn end(&mut self) {
-        self.at_end = true;
     }
 
     /// Consumes the first `length` pending bytes, which were an event.
@@ -177,21 +172,9 @@ impl Frames {
         self.buffer.take(blanks);
     }
 
-    /// The number of bytes used up so far, by whole events and between them.
-    pub(super) fn used(&self) -> usize {
-        self.used
-    }
-
     /// The number of bytes of an incomplete event.
     pub(super) fn partial(&self) -> usize {
         self.buffer.pending().len()
-    }
-
-    /// Frees the memory unless part of an event is held.
-    pub(super) fn release(&mut self) {
-        if self.partial() == 0 {
-            self.buffer.release();
-        }
     }
 }
 

@@ -77,35 +77,27 @@ pub(super) fn decode<K: Object>(
         Err(why) => why,
     };
     let [kind, api_version] = ["kind", "apiVersion"].map(|name| find(bytes, name));
-    Err(match foreign_kind::<K>(kind, api_version) {
-        Some(found) => set_foreign_aside::<K>(bytes, found),
-        None => set_aside(bytes, K::resource().kind(), &why),
+    let found = foreign_kind::<K>(kind, api_version);
+    let foreign = |found: &String| format!("it is {found}, not {}", expected_words::<K>(""));
+    let why = found.as_ref().map_or(why, foreign);
+    let aside = set_aside(bytes, K::resource().kind(), &why)?;
+    Err(match found {
+        Some(found) => ItemFault::Foreign { found, aside },
+        None => ItemFault::Undecodable(aside),
     })
-}
-
-/// Sets an object of another kind aside.
-#[cold]
-fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> ItemFault {
-    let why = format!("it is {found}, not {}", expected_words::<K>(""));
-    match set_aside(json, K::resource().kind(), &why) {
-        ItemFault::Undecodable(aside) => ItemFault::Foreign { found, aside },
-        fault @ (ItemFault::Malformed(_) | ItemFault::Foreign { .. }) => fault,
-    }
 }
 
 /// The key and the reason of an object that is not decoded; `Malformed` if it is not JSON.
 #[cold]
-fn set_aside(json: &[u8], kind: &str, why: &str) -> ItemFault {
-    if let Err(why) = well_formed(json) {
-        return ItemFault::Malformed(why);
-    }
+fn set_aside(json: &[u8], kind: &str, why: &str) -> Result<Undecodable, ItemFault> {
+    well_formed(json).map_err(ItemFault::Malformed)?;
     let key = key_of(json);
     let name = match key.name() {
         "" => "without a name".to_owned(),
         _ => key.to_string(),
     };
     let message = format!("{kind} {name} does not decode: {why}");
-    ItemFault::Undecodable(Undecodable {
+    Ok(Undecodable {
         key,
         uid: metadata_text(json, "uid"),
         resource_version: ResourceVersion::from(metadata_text(json, "resourceVersion")),
@@ -256,8 +248,5 @@ pub(super) fn read_status(bytes: &[u8]) -> Status {
 
 /// Whether a version and kind are those of a server-side `Table` (RF-16).
 pub(super) fn is_table(version_and_kind: &str) -> bool {
-    matches!(
-        version_and_kind,
-        "meta.k8s.io/v1 Table" | "meta.k8s.io/v1beta1 Table"
-    )
+    ["meta.k8s.io/v1 Table", "meta.k8s.io/v1beta1 Table"].contains(&version_and_kind)
 }

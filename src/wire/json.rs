@@ -281,10 +281,8 @@ impl<'de> Decoder<'de> {
             members.decoder.blank();
             let from = members.decoder.at;
             members.decoder.place = members.inner;
-            if let Err(error) = members.decoder.check(kept) {
-                members.note_step();
-                return Err(error);
-            }
+            let checked = members.decoder.check(kept);
+            checked.inspect_err(|_error| members.note_step())?;
             end = members.decoder.at;
             if is_object && key.as_str() == "metadata" {
                 kept.metadata = Span { start: from, end };
@@ -311,10 +309,8 @@ impl<'de> Decoder<'de> {
                 }
                 self.pass();
             }
-            if let Err(error) = self.check(kept) {
-                self.steps.push(PathStep::Index(item));
-                return Err(error);
-            }
+            let checked = self.check(kept);
+            checked.inspect_err(|_error| self.steps.push(PathStep::Index(item)))?;
         }
         self.leave(b']')
     }
@@ -485,18 +481,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
             Some(b'{') => self.map(visitor),
             Some(b'[') => self.list(visitor),
             Some(b'-' | b'0'..=b'9') => self.number(visitor),
-            Some(b't') => {
-                self.word("true")?;
-                visitor.visit_bool(true)
-            }
-            Some(b'f') => {
-                self.word("false")?;
-                visitor.visit_bool(false)
-            }
-            Some(b'n') => {
-                self.word("null")?;
-                visitor.visit_unit()
-            }
+            Some(b't') => self.word("true").and_then(|()| visitor.visit_bool(true)),
+            Some(b'f') => self.word("false").and_then(|()| visitor.visit_bool(false)),
+            Some(b'n') => self.word("null").and_then(|()| visitor.visit_unit()),
             _ => Err(broken("expected value")),
         }
     }
@@ -612,12 +599,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     same! {
-        deserialize_byte_buf: deserialize_bytes
-    }
-    same! {
-        deserialize_char deserialize_string deserialize_identifier: deserialize_str
-    }
-    same! {
+        deserialize_byte_buf: deserialize_bytes,
+        deserialize_char deserialize_string deserialize_identifier: deserialize_str,
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_u8 deserialize_u16
         deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64: deserialize_i64
     }

@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use super::reason::{clip, not_json};
 use super::scan::{HIGH_BITS, LOW_BITS, QUOTES, parse};
 use super::wiped::Wiped;
+use crate::object::wipe;
 
 const BACKSLASHES: u64 = 0x5c5c_5c5c_5c5c_5c5c;
 const SPACES: u64 = 0x2020_2020_2020_2020;
@@ -33,12 +34,8 @@ impl WipedText {
         // The capacity suffices: text that grows leaves its bytes in freed memory.
         let mut text = Zeroizing::new(Vec::with_capacity(raw.len().saturating_sub(shorter)));
         unescape(raw, |part| text.extend_from_slice(part))?;
-        String::from_utf8(mem::take(&mut *text))
-            .map(Self)
-            .map_err(|invalid| {
-                drop(Zeroizing::new(invalid.into_bytes()));
-                broken("invalid unicode code point")
-            })
+        let text = wipe::text(text).map(Self);
+        text.ok_or_else(|| broken("invalid unicode code point"))
     }
 }
 
@@ -59,10 +56,10 @@ impl Text<'_> {
 
 /// Decodes several types alike.
 macro_rules! same {
-    ($($deserialize:ident)*: $like:ident) => {
-        $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+    ($($($deserialize:ident)*: $like:ident),*) => {
+        $($(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
             self.$like(visitor)
-        })*
+        })*)*
     };
 }
 pub(super) use same;

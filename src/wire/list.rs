@@ -13,7 +13,7 @@ use super::reason::protocol;
 use super::selection::{Selection, passed_over};
 use super::text_version::with_text_version;
 use crate::error::{Error, debug_of};
-use crate::object::{Object, StoredObject};
+use crate::object::Object;
 use crate::sync::Arc;
 
 /// The space for the first read: many lists are one small object.
@@ -157,8 +157,17 @@ impl<K: Object> ListDecoder<K> {
                 let versioned = texts.and_then(|texts| with_text_version(bytes, texts));
                 let bytes = versioned.as_deref().unwrap_or(bytes);
                 let item = (!is_other).then(|| {
-                    let decoded = item::decode(bytes, self.skipped, &mut self.skipped_bytes);
-                    listed(decoded, self.scan.items())
+                    match item::decode(bytes, self.skipped, &mut self.skipped_bytes) {
+                        Ok(object) => Ok(Listed::Object(object)),
+                        Err(ItemFault::Undecodable(aside) | ItemFault::Foreign { aside, .. }) => {
+                            Ok(Listed::from(aside))
+                        }
+                        Err(ItemFault::Malformed(why)) => {
+                            let nth = self.scan.items();
+                            let why = format!("item {nth} of the list is not JSON: {why}");
+                            Err(protocol(&why))
+                        }
+                    }
                 });
                 self.buffer.take(length);
                 item.transpose()?
@@ -192,19 +201,3 @@ impl<K: Object> ListDecoder<K> {
 }
 
 debug_of!([K] ListDecoder<K>, |it| items: it.scan.items(), ..);
-
-/// The outcome of one item.
-fn listed<K: Object>(
-    decoded: Result<Arc<StoredObject<K>>, ItemFault>,
-    nth: usize,
-) -> Result<Listed<K>, Error> {
-    match decoded {
-        Ok(object) => Ok(Listed::Object(object)),
-        Err(ItemFault::Undecodable(aside) | ItemFault::Foreign { aside, .. }) => {
-            Ok(Listed::from(aside))
-        }
-        Err(ItemFault::Malformed(why)) => Err(protocol(&format!(
-            "item {nth} of the list is not JSON: {why}"
-        ))),
-    }
-}

@@ -17,16 +17,7 @@ const HEAD_BYTES_MAX: usize = 256 * 1024;
 const CONTINUE_BYTES_MAX: usize = 16 * 1024;
 
 /// The members that are kept of a list, or of the status that comes in its place.
-const KEPT: [&str; 8] = [
-    "kind",
-    "apiVersion",
-    "metadata",
-    "status",
-    "message",
-    "reason",
-    "details",
-    "code",
-];
+const KEPT: &str = "kind apiVersion metadata status message reason details code";
 
 /// The member whose value comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -174,7 +165,7 @@ impl ListScan {
             self.has_items = true;
             self.member = ListMember::Items;
             self.members.expect_items();
-        } else if let Some(kept) = KEPT.into_iter().find(|kept| spells(key, kept)) {
+        } else if let Some(kept) = KEPT.split(' ').find(|kept| spells(key, kept)) {
             self.member = ListMember::Kept(kept);
             if !self.head.is_empty() {
                 self.head.push(b',');
@@ -205,8 +196,14 @@ impl ListScan {
                     "apiVersion" => self.api_version = text(Some(value)),
                     _ => return Ok(()),
                 }
-                // Refuse a table before its rows have come.
-                self.refuse_table(kind)
+                // RF-16: refuse a server-side `Table`, before its rows have come.
+                let (api_version, said) = (&self.api_version, &self.kind);
+                if is_table(&format!("{api_version} {said}")) {
+                    return Err(protocol(&format!(
+                        "unsupported list gvk: {api_version}, Kind={said}, type: {kind}"
+                    )));
+                }
+                Ok(())
             }
         }
     }
@@ -242,17 +239,6 @@ impl ListScan {
         }
         refuse_foreign::<K>(&self.api_version, &self.kind)?;
         page(&head)
-    }
-
-    /// RF-16: refuses a server-side `Table`.
-    fn refuse_table(&self, kind: &str) -> Result<(), Error> {
-        let (api_version, said) = (&self.api_version, &self.kind);
-        if is_table(&format!("{api_version} {said}")) {
-            return Err(protocol(&format!(
-                "unsupported list gvk: {api_version}, Kind={said}, type: {kind}"
-            )));
-        }
-        Ok(())
     }
 
     fn pass(&mut self, buffer: &mut Buffer, count: usize) -> Result<(), Error> {

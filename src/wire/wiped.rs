@@ -9,7 +9,7 @@ const GROWING_BYTES: usize = 33 * 1024 * 1024;
 /// Bytes that were read or are to be sent. No copy of them is left in freed memory.
 ///
 /// It does not grow in place: a vector that grows leaves a copy behind.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Wiped(Vec<u8>);
 
 impl Wiped {

@@ -219,14 +219,14 @@ impl WorkQueue {
     fn wait_until_done(&self, deadline: Deadline) -> Result<(), Error> {
         let thread = current_thread();
         // The waits of other threads may end with this one.
-        self.change(|state| state.begin_wait(thread));
+        self.change(|state| state.ending.push(thread));
         let state = self.state.lock();
         let (done, mut state) = self.clock.wait_for(&self.state, state, deadline, |state| {
             state.is_done().then_some(())
         });
         let (waiting, late) = (state.waiting(), state.late());
         let late: Vec<_> = late.iter().map(ToString::to_string).collect();
-        state.end_wait(thread);
+        state.ending.retain(|ending| *ending != thread);
         drop(state);
         if done.is_some() {
             return Ok(());

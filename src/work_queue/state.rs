@@ -18,7 +18,7 @@ pub(super) struct WorkState {
     working: HashMap<ObjectKey, ThreadId>,
     /// The threads that wait for the end of the work. The keys that they have cannot end before
     /// that wait does.
-    ending: Vec<ThreadId>,
+    pub(super) ending: Vec<ThreadId>,
     /// The keys that are added later, by time.
     delayed: BTreeSet<(Instant, ObjectKey)>,
     /// The time of each of them.
@@ -131,16 +131,6 @@ impl WorkState {
     pub(super) fn ready(&mut self, now: Instant) -> usize {
         self.add_due(now);
         self.ready.len()
-    }
-
-    /// This thread begins to wait for the end of the work.
-    pub(super) fn begin_wait(&mut self, thread: ThreadId) {
-        self.ending.push(thread);
-    }
-
-    /// This thread no longer waits for it.
-    pub(super) fn end_wait(&mut self, thread: ThreadId) {
-        self.ending.retain(|ending| *ending != thread);
     }
 
     /// Whether the work has ended, but for the keys of threads that wait for that end.

@@ -67,7 +67,11 @@ impl Worker {
         let token = stop.token();
         let thread_name = name.clone();
         let end = Arc::new(Monitor::ranked(Rank::WORKER_END, None));
-        let mut alive = Alive::new(&end);
+        LIVE.fetch_add(1, Ordering::SeqCst);
+        let mut alive = Alive {
+            end: Arc::clone(&end),
+            result: Ok(()),
+        };
         let thread = thread::Builder::new()
             .name(name.clone())
             .stack_size(STACK_BYTES)
@@ -210,16 +214,6 @@ impl Drop for Worker {
 struct Alive {
     end: Arc<Monitor<ThreadEnd>>,
     result: Result<(), String>,
-}
-
-impl Alive {
-    fn new(end: &Arc<Monitor<ThreadEnd>>) -> Self {
-        LIVE.fetch_add(1, Ordering::SeqCst);
-        Self {
-            end: Arc::clone(end),
-            result: Ok(()),
-        }
-    }
 }
 
 impl Drop for Alive {

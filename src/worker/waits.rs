@@ -11,9 +11,9 @@ struct Wait {
     waiter: ThreadId,
     target: ThreadId,
     target_name: String,
-    /// Whether the awaited task is over, although the waiter has not woken yet. `None` for the end
-    /// of a thread, which waits for nothing afterwards.
-    is_over: Option<Arc<ProcessFlag>>,
+    /// Whether the awaited task is over, although the waiter has not woken yet. Never set for the
+    /// end of a thread, which waits for nothing afterwards.
+    is_over: Arc<ProcessFlag>,
 }
 
 /// A task of a thread for which others wait, and which ends before the thread does.
@@ -38,7 +38,7 @@ impl Task {
     ///
     /// As there: the circle of waits.
     pub(crate) fn wait(&self, name: &str) -> Result<ThreadWait, String> {
-        ThreadWait::register(self.by, name, Some(Arc::clone(&self.is_over)))
+        ThreadWait::register(self.by, name, Arc::clone(&self.is_over))
     }
 }
 
@@ -63,21 +63,18 @@ impl ThreadWait {
     /// before the caller goes on. The text has the chain from the target to the caller: `a waits
     /// for the end of b, and b waits for the end of c`. It is empty if the target is the caller.
     pub(crate) fn begin(target: ThreadId, name: &str) -> Result<Self, String> {
-        Self::register(target, name, None)
+        Self::register(target, name, Arc::default())
     }
 
-    fn register(
-        target: ThreadId,
-        name: &str,
-        is_over: Option<Arc<ProcessFlag>>,
-    ) -> Result<Self, String> {
+    fn register(target: ThreadId, name: &str, is_over: Arc<ProcessFlag>) -> Result<Self, String> {
         let waiter = current_thread();
         let mut waits = WAITS.lock();
         let (mut at, mut at_name) = (target, name.to_owned());
         let mut circle = Vec::new();
         // A thread waits for one end at a time, and the table has no circle, so this ends.
         while at != waiter {
-            let Some(next) = waits.iter().rfind(|wait| wait.waiter == at && wait.is_on()) else {
+            let is_on = |wait: &&Wait| wait.waiter == at && !wait.is_over.load(Ordering::SeqCst);
+            let Some(next) = waits.iter().rfind(is_on) else {
                 waits.push(Wait {
                     waiter,
                     target,
@@ -93,13 +90,6 @@ impl ThreadWait {
             (at, at_name) = (next.target, next.target_name.clone());
         }
         Err(circle.join(", and "))
-    }
-}
-
-impl Wait {
-    fn is_on(&self) -> bool {
-        let is_over = self.is_over.as_ref();
-        !is_over.is_some_and(|is_over| is_over.load(Ordering::SeqCst))
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::scalar::ScalarValue;
+use crate::object::wipe;
 use crate::sync::Arc;
 
 /// The maximum number of bytes that aliases and merge keys (`<<`) may add to a text. An alias of a
@@ -356,26 +357,20 @@ impl<'a> Reader<'a> {
 
     /// Adds the fields of a merge key, from one mapping or several; the first one with a field
     /// counts. As in Go, they replace fields before the key, and give way to fields after it.
-    fn merge(&mut self, merged: &Node, fields: &mut Fields) -> Result<(), String> {
-        let wrong = "a merge key (<<) needs a mapping or a list of mappings";
-        match merged {
-            Node::Mapping(entries) => {
-                for (name, value) in entries {
-                    fields.set(name.clone(), Arc::clone(value), false);
-                }
-                Ok(())
+    fn merge(&mut self, merged: &Arc<Node>, fields: &mut Fields) -> Result<(), String> {
+        let mappings = match &**merged {
+            Node::Sequence(items) => items.as_slice(),
+            Node::Mapping(_) | Node::Scalar { .. } => std::slice::from_ref(merged),
+        };
+        for mapping in mappings.iter().rev() {
+            let Node::Mapping(entries) = &**mapping else {
+                return Err(self.refused("a merge key (<<) needs a mapping or a list of mappings"));
+            };
+            for (name, value) in entries {
+                fields.set(name.clone(), Arc::clone(value), false);
             }
-            Node::Sequence(items) => {
-                for item in items.iter().rev() {
-                    if !matches!(**item, Node::Mapping(_)) {
-                        return Err(self.refused(wrong));
-                    }
-                    self.merge(item, fields)?;
-                }
-                Ok(())
-            }
-            Node::Scalar { .. } => Err(self.refused(wrong)),
         }
+        Ok(())
     }
 }
 
@@ -400,10 +395,9 @@ fn of_base64(text: &str) -> Result<Zeroizing<String>, &'static str> {
 fn scalar_value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> ScalarValue {
     let suffix = tag.filter(|tag| tag.is_yaml_core_schema()).map(Tag::suffix);
     match suffix {
-        _ if is_binary(tag) => ScalarValue::Text,
-        Some(suffix) => ScalarValue::tagged(suffix, text),
-        None if style == ScalarStyle::Plain => ScalarValue::plain(text),
-        None => ScalarValue::Text,
+        Some("bool" | "int" | "float" | "null") => ScalarValue::plain(text),
+        None if style == ScalarStyle::Plain && !is_binary(tag) => ScalarValue::plain(text),
+        _ => ScalarValue::Text,
     }
 }
 
@@ -450,16 +444,13 @@ impl Fields {
 /// # Errors
 ///
 /// The bytes are neither.
-pub(crate) fn decode(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, String> {
+pub(crate) fn decode(bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, String> {
     let wrong = "holds bytes that are not text";
     let unit: fn([u8; 2]) -> u16 = match bytes.as_slice() {
         [0xff, 0xfe, ..] => u16::from_le_bytes,
         [0xfe, 0xff, ..] => u16::from_be_bytes,
         _ => {
-            let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|error| {
-                drop(Zeroizing::new(error.into_bytes()));
-                wrong
-            })?;
+            let text = wipe::text(bytes).ok_or(wrong)?;
             return Ok(Zeroizing::new(text));
         }
     };

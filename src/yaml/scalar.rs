@@ -27,14 +27,6 @@ impl ScalarValue {
             _ => number(text).map_or(Self::Text, |number| Self::Number(Some(number))),
         }
     }
-
-    /// The value of a scalar with one of YAML's own tags, such as `bool` for `!!bool`.
-    pub(crate) fn tagged(suffix: &str, text: &str) -> Self {
-        match suffix {
-            "bool" | "int" | "float" | "null" => Self::plain(text),
-            _ => Self::Text,
-        }
-    }
 }
 
 fn number(text: &str) -> Option<Number> {
