@@ -93,10 +93,9 @@ pub(crate) struct Agent {
 /// The kept connections.
 #[derive(Default)]
 struct Pool {
-    /// Made by the first request, so that the thread that makes lister-watchers need not.
-    inner: Option<ureq::Agent>,
-    /// When `inner` was made. No connection in it is older.
-    made: Option<Instant>,
+    /// The agent, and when it was made: no connection in it is older. The first request makes it,
+    /// so that the thread that makes lister-watchers need not.
+    inner: Option<(Instant, ureq::Agent)>,
     /// How long the last request waited for its response.
     last_wait: Duration,
 }
@@ -226,22 +225,13 @@ impl Agent {
 
     /// Closes the idle connections if one of them may be older than `then`.
     fn disconnect_older(&self, then: Instant) {
-        let older = {
-            let mut pool = self.pool.lock();
-            let is_older = pool.made.is_some_and(|made| made <= then);
-            is_older.then(|| pool.inner.take())
-        };
+        let older = self.pool.lock().inner.take_if(|(made, _)| *made <= then);
         drop(older);
     }
 
     fn inner(&self) -> ureq::Agent {
-        let mut pool = self.pool.lock();
-        if let Some(inner) = &pool.inner {
-            return inner.clone();
-        }
-        pool.made = Some(Clock::system().now());
-        let inner = build(&self.dialer, self.keep);
-        pool.inner.insert(inner).clone()
+        let make = || (Clock::system().now(), build(&self.dialer, self.keep));
+        self.pool.lock().inner.get_or_insert_with(make).1.clone()
     }
 
     /// Sends a request and waits for the head of its response, within the limits of `call`.

@@ -47,8 +47,6 @@ pub(crate) struct HttpListerWatcher<K> {
     /// The path of each list in place of the scope's, and what makes the versions of its items.
     of_path: Option<(&'static str, RandomState)>,
     agent: Arc<Agent>,
-    /// Whether `agent` is the client's pool.
-    is_pooled: bool,
     /// The phase of the current request.
     progress: RequestProgress,
     /// The urgency of the current list.
@@ -68,7 +66,6 @@ impl<K: Object> HttpListerWatcher<K> {
             consistent: false,
             of_path: None,
             agent: Arc::new(Agent::new(&client.context.endpoint.dialer, 1)),
-            is_pooled: false,
             progress: RequestProgress::new(Arc::clone(&client.context.server)),
             urgency: Urgency::new(false),
             list_bytes: Arc::new(AtomicUsize::new(0)),
@@ -77,37 +74,28 @@ impl<K: Object> HttpListerWatcher<K> {
     }
 
     /// Lists and watches only the objects that `selection` selects.
-    pub(crate) fn selecting(self, selection: Arc<dyn Selection>) -> Self {
-        Self {
-            selection: Some(selection),
-            ..self
-        }
+    pub(crate) fn selecting(mut self, selection: Arc<dyn Selection>) -> Self {
+        self.selection = Some(selection);
+        self
     }
 
     /// Lists once, on the client's pool of connections.
-    pub(crate) fn pooled(self) -> Self {
-        Self {
-            agent: Arc::clone(&self.client.pool),
-            is_pooled: true,
-            ..self
-        }
+    pub(crate) fn pooled(mut self) -> Self {
+        self.agent = Arc::clone(&self.client.pool);
+        self
     }
 
     /// Lists with quorum, so that no list is older than its request.
-    pub(crate) fn consistent(self) -> Self {
-        Self {
-            consistent: true,
-            ..self
-        }
+    pub(crate) fn consistent(mut self) -> Self {
+        self.consistent = true;
+        self
     }
 
     /// Lists what `path` answers, whole and without parameters. Each item gets a version made of
     /// its text, in place of its own.
-    pub(crate) fn at_path(self, path: &'static str) -> Self {
-        Self {
-            of_path: Some((path, RandomState::new())),
-            ..self
-        }
+    pub(crate) fn at_path(mut self, path: &'static str) -> Self {
+        self.of_path = Some((path, RandomState::new()));
+        self
     }
 
     /// Runs `job` on a thread of its own, as soon as the request has a slot.
@@ -116,10 +104,7 @@ impl<K: Object> HttpListerWatcher<K> {
         T: Send + 'static,
         J: FnOnce(Arc<Slot>, &ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
     {
-        let port = format!(
-            "the decoder of {}",
-            requests::describe(&self.resource, &self.scope)
-        );
+        let port = format!("the decoder of {}", self.describe());
         let requester = Requester {
             urgency,
             progress: &self.progress,
@@ -129,8 +114,7 @@ impl<K: Object> HttpListerWatcher<K> {
     }
 
     fn failed(&self, interrupt: Interrupt) -> Error {
-        let what = requests::describe(&self.resource, &self.scope);
-        errors::failed(&what, interrupt)
+        errors::failed(&self.describe(), interrupt)
     }
 }
 
@@ -302,7 +286,7 @@ impl<K: Object> HttpListerWatcher<K> {
         let job = ListJob::<K> {
             context: Arc::clone(context),
             agent: Arc::clone(&self.agent),
-            is_pooled: self.is_pooled,
+            is_pooled: Arc::ptr_eq(&self.agent, &self.client.pool),
             path,
             urgency: self.urgency.clone(),
             list_bytes: Arc::clone(&self.list_bytes),
@@ -421,10 +405,8 @@ impl<K: Object> ListerWatcher<K> for HttpListerWatcher<K> {
     }
 
     fn watch_list_failed(&self) {
-        self.client
-            .context
-            .without_watch_list
-            .insert(&self.resource, ());
+        let kinds = &self.client.context.without_watch_list;
+        kinds.insert(&self.resource, ());
     }
 
     fn bookmark_interval(&self) -> Option<Duration> {
@@ -432,10 +414,8 @@ impl<K: Object> ListerWatcher<K> for HttpListerWatcher<K> {
     }
 
     fn bookmark_came(&self, interval: Duration) {
-        self.client
-            .context
-            .bookmark_intervals
-            .insert(&self.resource, interval);
+        let intervals = &self.client.context.bookmark_intervals;
+        intervals.insert(&self.resource, interval);
     }
 
     fn lists_one_object(&self) -> bool {

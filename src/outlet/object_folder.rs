@@ -80,15 +80,8 @@ enum Repair {
 
 fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<Repair> {
     let current = folder.link(CURRENT)?.filter(|name| is_generation(name));
-    let holds = match &current {
-        Some(name) => match folder.own_child(name)? {
-            Some(files) => holds(&files, data, how)?,
-            None => false,
-        },
-        None => false,
-    };
     let (current, mut made) = match current {
-        Some(name) if holds => (name, Repair::Nothing),
+        Some(name) if holds(folder, &name, data, how)? => (name, Repair::Nothing),
         before @ (Some(_) | None) => {
             remove_unfinished(folder, before.as_deref(), how.check)?;
             let name = write(folder, data, how)?;
@@ -249,11 +242,8 @@ fn is_ours(folder: &Folder, name: &str) -> io::Result<bool> {
     Ok(match name {
         CURRENT => is_generation(&leads_to),
         // Earlier versions had no number in the name.
-        name if name == NEW_LINK => true,
-        name => {
-            let is_new = is_unique_name(name.as_bytes(), NEW_LINK.as_bytes());
-            is_new || leads_to == target(name)
-        }
+        NEW_LINK => true,
+        _ => is_unique_name(name.as_bytes(), NEW_LINK.as_bytes()) || leads_to == target(name),
     })
 }
 
@@ -274,8 +264,11 @@ fn target(key: &str) -> String {
     format!("{CURRENT}/{key}")
 }
 
-/// Whether a folder has exactly these files, with these rights.
-fn holds(files: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> {
+/// Whether the folder of that name has exactly these files, with these rights.
+fn holds(folder: &Folder, name: &str, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> {
+    let Some(files) = folder.own_child(name)? else {
+        return Ok(false);
+    };
     let mut names = files.names()?;
     names.sort();
     if !files.is_as_made(how.access)? || !names.iter().map(String::as_str).eq(data.keys().copied())

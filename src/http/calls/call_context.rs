@@ -483,13 +483,12 @@ impl CallContext {
 ///
 /// # Errors
 ///
-/// Those of `run`.
-pub(crate) fn current<T>(
-    run: impl FnOnce(&mut CallContext) -> Result<T, Interrupt>,
-) -> Result<T, Interrupt> {
+/// The thread has none.
+pub(crate) fn current<T>(run: impl FnOnce(&mut CallContext) -> T) -> Result<T, Interrupt> {
     CURRENT.with_borrow_mut(|current| {
         let outside = || io::Error::other("a transport was used outside of a call");
-        run(current.as_mut().ok_or_else(|| Interrupt::Io(outside()))?)
+        let call = current.as_mut().ok_or_else(|| Interrupt::Io(outside()))?;
+        Ok(run(call))
     })
 }
 
@@ -502,30 +501,24 @@ pub(crate) fn receive(mut socket: impl Read, into: &mut [u8]) -> io::Result<usiz
     let count = socket.read(into)?;
     // 0 is the end.
     let is_short = (1..into.len()).contains(&count);
-    let _noted = current(|call| {
-        call.is_drained = call.is_nonblocking && is_short;
-        Ok(())
-    });
+    let _noted = current(|call| call.is_drained = call.is_nonblocking && is_short);
     Ok(count)
 }
 
 /// Whether a read without blocking would find nothing in the socket.
 pub(crate) fn is_drained() -> bool {
-    current(|call| Ok(call.is_drained)).unwrap_or_default()
+    current(|call| call.is_drained).unwrap_or_default()
 }
 
 /// Notes that the body of the current response yielded bytes.
 pub(crate) fn gave() {
     // Outside of a call there is nothing to note.
-    let _told = current(|call| {
-        call.shared.framing.store(0, Ordering::Relaxed);
-        Ok(())
-    });
+    let _told = current(|call| call.shared.framing.store(0, Ordering::Relaxed));
 }
 
 /// The size of the output buffer for the current request.
 pub(crate) fn output_bytes() -> usize {
-    current(|call| Ok(call.output_bytes)).unwrap_or(OUTPUT_BYTES_MIN)
+    current(|call| call.output_bytes).unwrap_or(OUTPUT_BYTES_MIN)
 }
 
 fn timespec(deadline: Deadline, now: Instant) -> Option<Timespec> {

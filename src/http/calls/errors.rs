@@ -23,11 +23,8 @@ pub(crate) fn failed(what: &str, interrupt: Interrupt) -> Error {
 
 /// Makes the error of an answer whose body broke off.
 pub(crate) fn cut_off(what: &str, interrupt: Interrupt) -> Error {
-    ended(
-        what,
-        interrupt,
-        (ErrorKind::Protocol, "the answer was cut off"),
-    )
+    let eof = "the answer was cut off";
+    ended(what, interrupt, (ErrorKind::Protocol, eof))
 }
 
 /// Adds that the first try ended after this silence.
@@ -54,10 +51,8 @@ pub(crate) fn unsent_after(deadline: Deadline, clock: &Clock, is_retry: bool) ->
     } else {
         "no request was sent"
     };
-    Err(Error::new(
-        ErrorKind::Timeout,
-        format!("{what}: the deadline had passed"),
-    ))
+    let message = format!("{what}: the deadline had passed");
+    Err(Error::new(ErrorKind::Timeout, message))
 }
 
 /// Adds that the server may have applied the update, and what to do.
@@ -143,16 +138,12 @@ pub(crate) fn not_acceptable(accept: &str) -> String {
 ///
 /// The body is a Status, or a page if the server does not serve the API group.
 pub(crate) fn not_served(body: &[u8]) -> Error {
-    decode_status(body).map_or_else(
-        || {
-            let message = format!(
-                "the server could not find the requested resource: {}",
-                without_status_text(404, body)
-            );
-            Error::new(ErrorKind::NotFound, message)
-        },
-        |status| Error::from_status(status.or_code(404)),
-    )
+    if let Some(status) = decode_status(body) {
+        return Error::from_status(status.or_code(404));
+    }
+    let text = without_status_text(404, body);
+    let message = format!("the server could not find the requested resource: {text}");
+    Error::new(ErrorKind::NotFound, message)
 }
 
 /// Makes the error of an answer from a proxy, or from a server that is not Kubernetes.

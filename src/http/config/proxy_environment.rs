@@ -9,8 +9,8 @@ use crate::error::Error;
 
 /// The variables for a server; the first that is set counts. Go's `httpproxy` does not read the
 /// last two.
-const HTTPS_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-const HTTP_VARIABLES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+const OF_HTTPS: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+const OF_HTTP: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
 impl Environment {
     /// Returns the proxy for `server`, and the variable that names it; `None` if there is none, or
@@ -23,12 +23,8 @@ impl Environment {
         &self,
         server: &ServerUrl,
     ) -> Result<Option<(ProxyUrl, &'static str)>, Error> {
-        let mut variables = if server.https {
-            HTTPS_VARIABLES
-        } else {
-            HTTP_VARIABLES
-        }
-        .into_iter();
+        let variables = if server.https { OF_HTTPS } else { OF_HTTP };
+        let mut variables = variables.into_iter();
         let set = variables.find_map(|name| Some((name, self.text(name)?)));
         let Some((variable, text)) = set else {
             return Ok(None);
@@ -85,18 +81,11 @@ fn excepts(exception: &str, host: &str, address: Option<IpAddr>, port: u16) -> b
         (Ok(named), Some(address)) => named.to_canonical() == address,
         (Ok(_), None) | (Err(_), Some(_)) => false,
         (Err(_), None) => {
-            let name = name
-                .strip_prefix('*')
-                .filter(|rest| rest.starts_with('.'))
-                .unwrap_or(name);
-            match name.strip_prefix('.') {
-                Some(_) => host.ends_with(name),
-                None if name.is_empty() => false,
-                None => {
-                    let parent = host.strip_suffix(name);
-                    parent.is_some_and(|parent| parent.is_empty() || parent.ends_with('.'))
-                }
-            }
+            let any = name.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+            let name = any.unwrap_or(name);
+            let parent = host.strip_suffix(name).filter(|_| !name.is_empty());
+            let has_dot = name.starts_with('.');
+            parent.is_some_and(|parent| has_dot || parent.is_empty() || parent.ends_with('.'))
         }
     }
 }
@@ -113,37 +102,26 @@ fn cidr(text: &str) -> Option<(IpAddr, u32)> {
 }
 
 fn is_within(address: IpAddr, network: IpAddr, prefix: u32) -> bool {
-    let (address, network, bits) = match (address, network) {
-        (IpAddr::V4(address), IpAddr::V4(network)) => (
-            u128::from(address.to_bits()),
-            u128::from(network.to_bits()),
-            32_u32,
-        ),
-        (IpAddr::V6(address), IpAddr::V6(network)) => (address.to_bits(), network.to_bits(), 128),
+    // How many bits both begin with.
+    let same = match (address, network) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => return false,
     };
-    let host_bits = bits.saturating_sub(prefix);
-    // A shift by all bits leaves nothing to compare.
-    let shifted = |bits: u128| bits.checked_shr(host_bits).unwrap_or_default();
-    shifted(address) == shifted(network)
+    same >= prefix
 }
 
 /// Splits `host:port` or `[address]:port`. Returns a text without a port whole.
 fn split_port(text: &str) -> (&str, Option<&str>) {
-    let whole = (text, None);
-    let Some((host, port)) = text.rsplit_once(':') else {
-        return whole;
+    let split = text.rsplit_once(':');
+    let split = split.filter(|_| text.parse::<Ipv6Addr>().is_err());
+    let Some((host, port)) = split else {
+        return (text, None);
     };
-    if text.parse::<Ipv6Addr>().is_ok() {
-        return whole;
-    }
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    (
-        bare.unwrap_or(host),
-        Some(port).filter(|port| !port.is_empty()),
-    )
+    let bare = host.strip_prefix('[');
+    let bare = bare.and_then(|host| host.strip_suffix(']'));
+    let port = Some(port).filter(|port| !port.is_empty());
+    (bare.unwrap_or(host), port)
 }
 
 #[cfg(test)]

@@ -67,27 +67,24 @@ impl Connection {
             }
         }
         self.buffers.input_appended(count);
-        call_context::current(|call| call.received(count))?;
+        call_context::current(|call| call.received(count))??;
         Ok(filled)
     }
 
     fn await_bytes(&mut self) -> Result<bool, Interrupt> {
         loop {
             // A connection that always has bytes to read never waits.
-            call_context::current(|call| call.check())?;
+            call_context::current(|call| call.check())??;
             if let Some(count) = self.fill()? {
                 return Ok(count > 0);
             }
             self.buffers.release();
-            call_context::current(|call| call.wait(&self.stream, PollFlags::IN))?;
+            call_context::current(|call| call.wait(&self.stream, PollFlags::IN))??;
         }
     }
 
     fn send(&mut self, amount: usize) -> Result<(), Interrupt> {
-        call_context::current(|call| {
-            call.use_socket(self.stream.socket());
-            Ok(())
-        })?;
+        call_context::current(|call| call.use_socket(self.stream.socket()))?;
         if let Some(session) = &mut self.tls {
             let mut writer = session.connection.writer();
             writer.write_all(self.buffers.to_send(amount))?;
@@ -131,7 +128,7 @@ impl Connection {
     /// Takes the answer that came before the end of the connection, or explains that end.
     fn explain_unsent(&mut self, interrupt: Interrupt) -> Result<(), Interrupt> {
         let why = self.explain(interrupt);
-        let is_begun = call_context::current(|call| Ok(call.bytes_out > 0))?;
+        let is_begun = call_context::current(|call| call.bytes_out > 0)?;
         // Before its first byte, it is no answer to this request.
         if is_begun && why.is_closed_by_peer() && self.take_early_answer().unwrap_or_default() {
             return Ok(());
@@ -177,10 +174,10 @@ fn write(
         Some(0) => Err(Interrupt::Io(io::ErrorKind::WriteZero.into())),
         Some(count) => call_context::current(|call| {
             call.bytes_out = call.bytes_out.saturating_add(count);
-            Ok(count)
+            count
         }),
         None => {
-            call_context::current(|call| call.wait(&*stream, interest))?;
+            call_context::current(|call| call.wait(&*stream, interest))??;
             Ok(0)
         }
     }
@@ -206,10 +203,7 @@ impl Transport for Connection {
         };
         self.buffers.release_output();
         self.broken |= sent.is_err();
-        let told = call_context::current(|call| {
-            call.sent();
-            Ok(())
-        });
+        let told = call_context::current(call_context::CallContext::sent);
         Ok(sent.and(told)?)
     }
 

@@ -89,7 +89,7 @@ impl ServerConnector {
     fn dial(&self) -> Result<Connection, Interrupt> {
         let mut call = call_context::current(|call| {
             call.dialed = true;
-            Ok(call.clone())
+            call.clone()
         })?;
         call.until = call.unless_silent(call.until.within(self.limit, Limit::Connect));
         let mut began = Clock::system().now();
@@ -206,10 +206,7 @@ fn handshake(
     if let Ok(address) = stream.socket().peer_addr() {
         call.enter_phase(RequestPhase::Handshake(address));
     }
-    call_context::current(|call| {
-        call.handshake = HandshakeNotes::default();
-        Ok(())
-    })?;
+    call_context::current(|call| call.handshake = HandshakeNotes::default())?;
     let cut_off = |why: &str| Interrupt::Failed(tls.cut_off(why));
     let mut session = Session::new(tls)?;
     while session.connection.is_handshaking() || session.connection.wants_write() {

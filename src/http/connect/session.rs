@@ -59,7 +59,7 @@ impl Session {
             self.connection.read_tls(stream)?;
             self.process()?;
             // Records without data can go on without end.
-            call_context::current(|call| call.check())?;
+            call_context::current(|call| call.check())??;
         }
     }
 

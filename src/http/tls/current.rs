@@ -194,7 +194,7 @@ impl Tls {
         let notes = call_context::current(|call| {
             let notes = mem::take(&mut call.handshake);
             call.handshake.refuses_identity = is_refusal;
-            Ok(notes)
+            notes
         });
         let notes = call_context::HandshakeNotes {
             offer: doctor::offer(&self.shared.provider),

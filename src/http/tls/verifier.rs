@@ -37,10 +37,7 @@ fn note(own: &CertificateDer<'_>, others: &[CertificateDer<'_>], is_about_key: b
         is_about_key,
     };
     // Outside of a call there is nothing to note.
-    let _outside = call_context::current(|call| {
-        call.handshake.refused = Some(Arc::new(refused));
-        Ok(())
-    });
+    let _outside = call_context::current(|call| call.handshake.refused = Some(Arc::new(refused)));
 }
 
 impl Verifier {
@@ -102,10 +99,7 @@ impl ServerCertVerifier for Verifier {
 
 impl ResolvesClientCert for NoClientCertificate {
     fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        let _outside = call_context::current(|call| {
-            call.handshake.asks_for_certificate = true;
-            Ok(())
-        });
+        let _outside = call_context::current(|call| call.handshake.asks_for_certificate = true);
         None
     }
 

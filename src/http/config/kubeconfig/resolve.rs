@@ -26,12 +26,8 @@ fn chosen<'a>(
     let current = options.context.as_ref().or(merged.current_context.as_ref());
     let context = entry(&merged.contexts, "context", current, None)?;
     let user = entry(&merged.users, "user", options.user.as_ref(), context)?;
-    let cluster = entry(
-        &merged.clusters,
-        "cluster",
-        options.cluster.as_ref(),
-        context,
-    );
+    let given = options.cluster.as_ref();
+    let cluster = entry(&merged.clusters, "cluster", given, context);
     let cluster = match cluster {
         Err(_) if options.server.is_some() && options.cluster.is_none() => None,
         cluster => cluster?,
