@@ -66,17 +66,18 @@ impl<K: Object> Server<K> {
             Some(token) => {
                 let (version, from) = token.split_once(':').unwrap_or((token, ""));
                 let version = version.parse().unwrap_or(current);
+                let from = ObjectKey::parse(from);
                 if version < self.model.compacted() {
                     return Err(expired(version, self.model.compacted()));
                 }
                 (version, from)
             }
-            None => (self.read_version(request)?, ""),
+            None => (self.read_version(request)?, None),
         };
         let all = self.model.at(version);
         let mut selected = all
             .into_iter()
-            .filter(|(key, _)| selects(scope, key) && key.to_string().as_str() >= from)
+            .filter(|(key, _)| selects(scope, key) && Some(key) >= from.as_ref())
             .peekable();
         let paged = request.limit > 0
             && (request.resource_version != ResourceVersion::any() || self.pages_at_zero);
@@ -195,7 +196,7 @@ mod tests {
 
     use crate::clock::{Clock, Deadline, FakeClock};
     use crate::error::Error;
-    use crate::list_watch::{Getter as _, ListerWatcher as _, Next, WatchRequest};
+    use crate::list_watch::{Getter as _, ListRequest, ListerWatcher as _, Next, WatchRequest};
     use crate::object::ObjectKey;
     use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
     use crate::worker::StopSource;
@@ -235,6 +236,37 @@ mod tests {
         assert!(future.status().unwrap().is_too_large_resource_version());
         source.lag(None);
         assert_eq!(version(&source, "s", "0").unwrap(), new.to_string());
+    }
+
+    /// As text, `shop-dev/c` is less than `shop/b`.
+    #[test]
+    fn pages_lose_nothing_where_one_namespace_begins_as_another() {
+        let source = FakeSource::<Secret>::new();
+        for (namespace, name) in [("shop", "a"), ("shop", "b"), ("shop-dev", "c")] {
+            source.set(objects::secret(namespace, name, "", &[]));
+        }
+        for limit in 1..=3 {
+            let mut request = ListRequest {
+                resource_version: "".into(),
+                version_match: None,
+                limit,
+                continue_token: None,
+                urgent: false,
+            };
+            let (mut keys, mut pages) = (Vec::new(), 0);
+            loop {
+                let stop = StopSource::new().token();
+                let page = source.list(&request, &stop, &mut |item| {
+                    keys.push(item.key().to_string());
+                });
+                pages += 1;
+                request.continue_token = page.unwrap().continue_token;
+                if request.continue_token.is_none() || pages > 3 {
+                    break;
+                }
+            }
+            assert_eq!(keys, ["shop/a", "shop/b", "shop-dev/c"], "limit {limit}");
+        }
     }
 
     /// On a half-open connection the end of a watch does not come, either.
