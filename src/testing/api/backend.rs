@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::access::{AccessRequest, ApiUser};
 use super::defaults;
 use super::list_options;
-use super::patches;
+use super::patches::{self, PatchType};
 use super::reads;
 use super::refusal::Refusal;
 use super::representation::{
@@ -160,7 +160,9 @@ impl ApiBackend {
             }
             ApiVerb::Patch => {
                 drop(state);
-                let patch = |old: Option<&StoredVersion>| patched(old, route, request);
+                let content_type = request.header("content-type").unwrap_or_default();
+                let kind = PatchType::of(resource, content_type)?;
+                let patch = |old: Option<&StoredVersion>| patched(old, route, kind, &request.body);
                 Ok(one(&*self.patch(route, writer, patch)?, 200))
             }
             ApiVerb::Delete => {
@@ -412,24 +414,16 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
     Ok(())
 }
 
-/// Applies the patch of the request to the object.
+/// Applies a patch to the object.
 fn patched(
     old: Option<&StoredVersion>,
     route: &ObjectRoute,
-    request: &RequestMessage,
+    kind: PatchType,
+    patch: &[u8],
 ) -> Result<Value, Refusal> {
     let resource = &route.resource;
-    let content_type = request.header("content-type").unwrap_or_default();
-    let present = old.map_or(Value::Null, |old| old.value_as(resource));
-    let patched = patches::apply(resource, content_type, &present, &request.body);
-    // The server reports an unknown patch type even for a missing object.
-    if patched.as_ref().is_err_and(|refusal| refusal.code == 415) {
-        return patched;
-    }
-    if old.is_none() {
-        return Err(Refusal::not_found(resource, &route.name));
-    }
-    let mut patched = patched?;
+    let old = old.ok_or_else(|| Refusal::not_found(resource, &route.name))?;
+    let mut patched = patches::apply(resource, kind, &old.value_as(resource), patch)?;
     check_type(resource, &patched)?;
     defaults::drop_server_fields(&mut patched);
     Ok(patched)

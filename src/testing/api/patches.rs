@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
-use super::resources::ApiResource;
+use super::resources::{ApiResource, CRDS};
 
 /// The maximum number of operations of a JSON patch, as on a real server.
 const OPERATIONS_MAX: usize = 10_000;
@@ -59,66 +59,81 @@ impl PatchCosts {
     }
 }
 
-/// Applies the patch of a request, of the type that its header names.
+/// A type of patch that the server applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatchType {
+    Merge,
+    Json,
+    Strategic,
+}
+
+impl PatchType {
+    /// The type that the header of a request names.
+    pub(super) fn of(resource: &ApiResource, content_type: &str) -> Result<Self, Refusal> {
+        let media_type = content_type.split(';').next().unwrap_or_default().trim();
+        let is_built_in = resource.traits().is_built_in;
+        match media_type {
+            "application/merge-patch+json" => Ok(Self::Merge),
+            "application/json-patch+json" => Ok(Self::Json),
+            "application/strategic-merge-patch+json" if is_built_in => Ok(Self::Strategic),
+            "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
+                Err(Refusal::unsupported_patch(format!(
+                    "server-side apply ({media_type}) is not part of this test server, which \
+                     keeps no managed fields: use a merge patch, a JSON patch or an update"
+                )))
+            }
+            _ => {
+                let strategic = if is_built_in {
+                    ", application/strategic-merge-patch+json"
+                } else {
+                    ""
+                };
+                Err(Refusal::unsupported_patch(format!(
+                    "the body of the request was in an unknown format - accepted media types \
+                     include: application/json-patch+json, application/merge-patch+json{strategic}"
+                )))
+            }
+        }
+    }
+}
+
+/// Applies a patch of that type.
 pub(super) fn apply(
     resource: &ApiResource,
-    content_type: &str,
+    kind: PatchType,
     object: &Value,
     patch: &[u8],
 ) -> Result<Value, Refusal> {
-    let media_type = content_type.split(';').next().unwrap_or_default().trim();
-    let read = || {
-        serde_json::from_slice::<Value>(patch)
-            .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))
-    };
+    let patch = serde_json::from_slice::<Value>(patch)
+        .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))?;
     let mut patched = object.clone();
-    match media_type {
-        "application/merge-patch+json" => {
-            let patch = read()?;
-            if !patch.is_object() {
-                return Err(Refusal::bad_request("the merge patch is not an object"));
-            }
-            merge(&mut patched, patch);
+    match (kind, patch) {
+        (PatchType::Merge, patch @ Value::Object(_)) => merge(&mut patched, patch),
+        (PatchType::Merge, _) => {
+            return Err(Refusal::bad_request("the merge patch is not an object"));
         }
-        "application/json-patch+json" => {
-            let steps = read()?;
-            let steps = steps
-                .as_array()
-                .ok_or_else(|| Refusal::bad_request("error decoding patch: not an array"))?;
+        (PatchType::Json, Value::Array(steps)) => {
             if steps.len() > OPERATIONS_MAX {
                 return Err(Refusal::too_large(format!(
                     "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
                     steps.len()
                 )));
             }
-            let done = json_patch(&mut patched, steps);
+            let done = json_patch(&mut patched, &steps);
             done.map_err(|NotApplicable| Refusal::patch_does_not_apply())?;
         }
-        "application/strategic-merge-patch+json" if resource.traits().is_built_in => {
-            let patch = read()?;
-            let Value::Object(patch) = patch else {
-                return Err(Refusal::bad_request(
-                    "the strategic merge patch is not an object",
-                ));
-            };
-            strategic_merge(&mut patched, patch);
+        (PatchType::Json, _) => {
+            return Err(Refusal::bad_request("error decoding patch: not an array"));
         }
-        "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
-            return Err(Refusal::unsupported_patch(format!(
-                "server-side apply ({media_type}) is not part of this test server, which keeps no \
-                 managed fields: use a merge patch, a JSON patch or an update"
-            )));
-        }
-        _ => {
-            let strategic = if resource.traits().is_built_in {
-                ", application/strategic-merge-patch+json"
-            } else {
-                ""
+        (PatchType::Strategic, Value::Object(patch)) => {
+            let types = StrategicMerge {
+                plural: resource.plural(),
             };
-            return Err(Refusal::unsupported_patch(format!(
-                "the body of the request was in an unknown format - accepted media types \
-                 include: application/json-patch+json, application/merge-patch+json{strategic}"
-            )));
+            types.object("", &mut patched, patch)?;
+        }
+        (PatchType::Strategic, _) => {
+            let message = "the strategic merge patch is not an object";
+            return Err(Refusal::bad_request(message));
         }
     }
     Ok(patched)
@@ -235,34 +250,62 @@ fn remove(target: &mut Value, path: &str, costs: &mut PatchCosts) -> Result<Valu
     }
 }
 
-/// The keys by which lists of the common kinds merge their items, by the field of the list. A patch
-/// replaces the list of any other field.
-const MERGE_KEYS: &[(&str, &[&str])] = &[
-    ("addresses", &["type"]),
-    ("conditions", &["type"]),
-    ("containers", &["name"]),
-    ("containerStatuses", &["name"]),
-    ("env", &["name"]),
-    ("ephemeralContainers", &["name"]),
-    ("hostAliases", &["ip"]),
-    ("hostIPs", &["ip"]),
-    ("imagePullSecrets", &["name"]),
-    ("initContainers", &["name"]),
-    ("ownerReferences", &["uid"]),
-    ("podIPs", &["ip"]),
-    // For a container, then for a Service.
-    ("ports", &["containerPort", "port"]),
-    ("resourceClaims", &["name"]),
-    ("secrets", &["name"]),
-    ("taints", &["key"]),
-    ("topologySpreadConstraints", &["topologyKey"]),
-    ("volumeDevices", &["devicePath"]),
-    ("volumeMounts", &["mountPath"]),
-    ("volumes", &["name"]),
-];
+/// How a patch changes a field that the object has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Merging {
+    /// A list whose items have that key.
+    ByKey(&'static str),
+    /// A list of plain values.
+    AsSet,
+    Replaced,
+}
 
-/// Lists of plain values that are merged as sets.
-const MERGED_SETS: &[&str] = &["finalizers", "podCIDRs"];
+use Merging::{AsSet, ByKey, Replaced};
+
+/// One row: the plural of the only kind (empty: any), the fields that have it (between spaces), the
+/// field, and its merging. The first row counts.
+type MergeRow = (&'static str, &'static str, &'static str, Merging);
+
+const CONTAINERS: &str = "containers initContainers ephemeralContainers";
+const CLAIMS: &str = "nodeAllocatableResourceClaimStatuses";
+
+/// What the Go types of the kinds say. A patch replaces any other list, and merges other objects.
+const MERGING: &[MergeRow] = &[
+    (CRDS, "status", "conditions", Replaced),
+    ("poddisruptionbudgets", "spec", "selector", Replaced),
+    ("serviceaccounts", "", "secrets", ByKey("name")),
+    ("services", "spec", "ports", ByKey("port")),
+    ("", "metadata", "finalizers", AsSet),
+    ("", "metadata", "ownerReferences", ByKey("uid")),
+    ("", "spec", "containers", ByKey("name")),
+    ("", "spec", "ephemeralContainers", ByKey("name")),
+    ("", "spec", "evictionResponders", ByKey("name")),
+    ("", "spec", "hostAliases", ByKey("ip")),
+    ("", "spec", "imagePullSecrets", ByKey("name")),
+    ("", "spec", "initContainers", ByKey("name")),
+    ("", "spec", "podCIDRs", AsSet),
+    ("", "spec", "resourceClaims", ByKey("name")),
+    ("", "spec", "schedulingGates", ByKey("name")),
+    (
+        "",
+        "spec",
+        "topologySpreadConstraints",
+        ByKey("topologyKey"),
+    ),
+    ("", "spec", "volumes", ByKey("name")),
+    ("", CONTAINERS, "env", ByKey("name")),
+    ("", CONTAINERS, "ports", ByKey("containerPort")),
+    ("", CONTAINERS, "volumeDevices", ByKey("devicePath")),
+    ("", CONTAINERS, "volumeMounts", ByKey("mountPath")),
+    ("", "status", "addresses", ByKey("type")),
+    ("", "status", "conditions", ByKey("type")),
+    ("", "status", "hostIPs", ByKey("ip")),
+    ("", "status", CLAIMS, ByKey("resourceClaimName")),
+    ("", "status", "podIPs", ByKey("ip")),
+    ("", "status", "resourceClaimStatuses", ByKey("name")),
+    ("", CLAIMS, "mapping", ByKey("name")),
+    ("", CLAIMS, "overhead", ByKey("name")),
+];
 
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ORDER: &str = "$setElementOrder/";
@@ -270,152 +313,271 @@ const RETAIN: &str = "$retainKeys";
 const DIRECTIVE: &str = "$patch";
 
 /// Merges objects like their Go types, with the directives of `kubectl apply`.
-fn strategic_merge(target: &mut Value, mut patch: Map<String, Value>) {
-    if !target.is_object() {
-        *target = Value::Object(Map::new());
-    }
-    let Some(fields) = target.as_object_mut() else {
-        return;
-    };
-    let directive = patch.remove(DIRECTIVE);
-    match directive.as_ref().and_then(Value::as_str) {
-        Some("replace") => {
-            *fields = patch;
-            return;
-        }
-        Some("delete") => {
-            fields.clear();
-            return;
-        }
-        _ => {}
-    }
-    if let Some(Value::Array(kept)) = patch.remove(RETAIN) {
-        let kept: HashSet<_> = kept.iter().filter_map(Value::as_str).collect();
-        fields.retain(|name, _| kept.contains(name.as_str()));
-    }
-    let orders: Vec<_> = patch
-        .iter()
-        .filter_map(|(name, order)| {
-            let field = name.strip_prefix(ORDER)?;
-            Some((field.to_owned(), order.as_array()?.clone()))
-        })
-        .collect();
-    for (name, value) in patch {
-        if name.starts_with(ORDER) {
-            continue;
-        }
-        if let Some(field) = name.strip_prefix(DELETE_FROM) {
-            let gone = value.as_array().into_iter().flatten();
-            let gone: HashSet<_> = gone.map(Value::to_string).collect();
-            if let Some(items) = fields.get_mut(field).and_then(Value::as_array_mut) {
-                items.retain(|item| !gone.contains(&item.to_string()));
-            }
-            continue;
-        }
-        match value {
-            Value::Null => drop(fields.remove(&name)),
-            Value::Object(patch) => {
-                strategic_merge(fields.entry(name).or_insert(Value::Null), patch);
-            }
-            Value::Array(items) => {
-                let target = fields.entry(name.clone()).or_insert(Value::Null);
-                merge_list(&name, target, items);
-            }
-            Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                fields.insert(name, value);
-            }
-        }
-    }
-    for (field, order) in orders {
-        if let Some(items) = fields.get_mut(&field).and_then(Value::as_array_mut) {
-            set_order(&field, items, &order);
-        }
-    }
+#[derive(Clone, Copy)]
+struct StrategicMerge<'a> {
+    plural: &'a str,
 }
 
-/// The key that identifies the items of that list.
-fn merge_key(field: &str, items: &[Value]) -> Option<&'static str> {
-    let (_, keys) = MERGE_KEYS.iter().find(|(name, _)| *name == field)?;
-    let mut keys = keys.iter();
-    keys.find(|key| items.iter().all(|item| item.get(**key).is_some()))
-        .copied()
-}
-
-fn merge_list(field: &str, target: &mut Value, mut patch: Vec<Value>) {
-    let replaces = |item: &Value| {
-        let fields = item.as_object();
-        fields.is_some_and(|fields| {
-            fields.len() == 1 && fields.get(DIRECTIVE).and_then(Value::as_str) == Some("replace")
-        })
-    };
-    if patch.iter().any(replaces) {
-        patch.retain(|item| !replaces(item));
-        *target = Value::Array(patch);
-        return;
+impl StrategicMerge<'_> {
+    fn merging(self, parent: &str, field: &str) -> Option<Merging> {
+        let row = MERGING.iter().find(|(plural, parents, name, _)| {
+            *name == field
+                && parents.split(' ').any(|one| one == parent)
+                && (plural.is_empty() || *plural == self.plural)
+        });
+        row.map(|(_, _, _, merging)| *merging)
     }
-    let present = target
-        .as_array_mut()
-        .map(std::mem::take)
-        .unwrap_or_default();
-    let is_set = MERGED_SETS.contains(&field);
-    let Some(key) = merge_key(field, &patch) else {
-        let mut merged = if is_set { present } else { Vec::new() };
-        let mut known: HashSet<_> = merged.iter().map(Value::to_string).collect();
-        for item in patch {
-            if !is_set || known.insert(item.to_string()) {
-                merged.push(item);
-            }
+
+    /// Merges into an object, which is that field of the one above.
+    fn object(
+        self,
+        own: &str,
+        target: &mut Value,
+        mut patch: Map<String, Value>,
+    ) -> Result<(), Refusal> {
+        if !target.is_object() {
+            *target = Value::Object(Map::new());
         }
-        *target = Value::Array(merged);
-        return;
-    };
-    let mut places = places(&present, Some(key));
-    let mut merged: Vec<_> = present.into_iter().map(Some).collect();
-    for item in patch {
-        let name = item.get(key).map(Value::to_string);
-        let Value::Object(item) = item else {
-            continue;
+        let Some(fields) = target.as_object_mut() else {
+            return Ok(());
         };
-        if item.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
-            let place = places.remove(&name);
-            drop(place.and_then(|place| merged.get_mut(place)?.take()));
-            continue;
+        match directive(&patch)? {
+            Some(Directive::Replace) => {
+                patch.remove(DIRECTIVE);
+                *fields = patch;
+                return Ok(());
+            }
+            Some(Directive::Delete) => {
+                fields.clear();
+                return Ok(());
+            }
+            None => {}
         }
-        let place = *places.entry(name).or_insert(merged.len());
-        if place == merged.len() {
-            merged.push(Some(Value::Null));
+        retain_keys(fields, &mut patch)?;
+        let mut orders = Vec::new();
+        for (name, order) in &patch {
+            if let (Some(field), Some(order)) = (name.strip_prefix(ORDER), order.as_array()) {
+                let key = self.key(own, field);
+                let server = fields.get(field).and_then(Value::as_array);
+                let server = places(server.map_or(&[], Vec::as_slice), key);
+                let names = order.iter().map(|item| key_of(item, key));
+                let names = names.collect::<Result<Vec<_>, _>>()?;
+                orders.push((field.to_owned(), key, by_place(names), server));
+            }
         }
-        if let Some(Some(known)) = merged.get_mut(place) {
-            strategic_merge(known, item);
+        for (name, value) in patch {
+            if name.starts_with(ORDER) {
+                continue;
+            }
+            if let Some(field) = name.strip_prefix(DELETE_FROM) {
+                let gone = value.as_array().into_iter().flatten();
+                let gone: HashSet<_> = gone.map(Value::to_string).collect();
+                if let Some(items) = fields.get_mut(field).and_then(Value::as_array_mut) {
+                    items.retain(|item| !gone.contains(&item.to_string()));
+                }
+                continue;
+            }
+            let merging = self.merging(own, &name);
+            match value {
+                Value::Null => drop(fields.remove(&name)),
+                Value::Object(patch) => {
+                    let field = fields.entry(name.clone()).or_insert(Value::Null);
+                    if merging == Some(Replaced) {
+                        *field = Value::Null;
+                    }
+                    self.object(&name, field, patch)?;
+                }
+                Value::Array(items) => {
+                    let field = fields.entry(name.clone()).or_insert(Value::Null);
+                    let present = field.as_array_mut().map(std::mem::take);
+                    let present = present.unwrap_or_default();
+                    *field = Value::Array(match merging {
+                        Some(ByKey(key)) if !present.is_empty() => {
+                            self.by_key(&name, present, items, key)?
+                        }
+                        Some(AsSet) => as_set(present, items),
+                        _ => self.added(&name, items)?,
+                    });
+                }
+                Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                    fields.insert(name, value);
+                }
+            }
+        }
+        for (field, key, order, server) in orders {
+            if let Some(items) = fields.get_mut(&field).and_then(Value::as_array_mut) {
+                *items = ordered(std::mem::take(items), &order, &server, key);
+            }
+        }
+        Ok(())
+    }
+
+    /// The key by which the items of a list are merged.
+    fn key(self, parent: &str, field: &str) -> Option<&'static str> {
+        match self.merging(parent, field) {
+            Some(ByKey(key)) => Some(key),
+            Some(AsSet | Replaced) | None => None,
         }
     }
-    *target = merged.into_iter().flatten().collect();
+
+    /// A list that the object did not have, without directives.
+    fn added(self, field: &str, items: Vec<Value>) -> Result<Vec<Value>, Refusal> {
+        let mut added = Vec::new();
+        for item in items {
+            match item {
+                Value::Object(item) if item.contains_key(DIRECTIVE) => {}
+                Value::Object(item) => {
+                    let mut made = Value::Null;
+                    self.object(field, &mut made, item)?;
+                    added.push(made);
+                }
+                other => added.push(other),
+            }
+        }
+        Ok(added)
+    }
+
+    fn by_key(
+        self,
+        field: &str,
+        mut present: Vec<Value>,
+        patch: Vec<Value>,
+        key: &'static str,
+    ) -> Result<Vec<Value>, Refusal> {
+        let (mut gone, mut items) = (HashSet::new(), Vec::new());
+        let mut replaces = false;
+        for item in patch {
+            let Value::Object(item) = item else {
+                let why = format!("list element types are not identical: {item}");
+                return Err(Refusal::internal(why));
+            };
+            match directive(&item)? {
+                Some(Directive::Replace) => replaces = true,
+                Some(Directive::Delete) => drop(gone.insert(key_of(&item.into(), Some(key))?)),
+                None => items.push(item),
+            }
+        }
+        present.retain(|item| !replaces && !gone.contains(&name(item, Some(key))));
+        let server = places(&present, Some(key));
+        let (mut known, mut names) = (server.clone(), Vec::new());
+        for item in items {
+            let item = Value::Object(item);
+            let name = key_of(&item, Some(key))?;
+            names.push(name.clone());
+            let place = *known.entry(name).or_insert(present.len());
+            if place == present.len() {
+                present.push(Value::Null);
+            }
+            if let (Some(known), Value::Object(item)) = (present.get_mut(place), item) {
+                self.object(field, known, item)?;
+            }
+        }
+        Ok(ordered(present, &by_place(names), &server, Some(key)))
+    }
 }
 
-/// The position of each item, by its key or its whole value; the first of equal ones.
-fn places(items: &[Value], key: Option<&str>) -> HashMap<Option<String>, usize> {
-    let names = items.iter().map(|item| name(item, key));
+/// What `$patch` says of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Directive {
+    Delete,
+    Replace,
+}
+
+fn directive(patch: &Map<String, Value>) -> Result<Option<Directive>, Refusal> {
+    let Some(given) = patch.get(DIRECTIVE) else {
+        return Ok(None);
+    };
+    match given.as_str() {
+        Some("delete") => Ok(Some(Directive::Delete)),
+        Some("replace") => Ok(Some(Directive::Replace)),
+        _ => Err(Refusal::internal(format!("unknown patch type: {given}"))),
+    }
+}
+
+/// Removes the fields that the patch does not name as those to keep.
+fn retain_keys(
+    fields: &mut Map<String, Value>,
+    patch: &mut Map<String, Value>,
+) -> Result<(), Refusal> {
+    let Some(kept) = patch.remove(RETAIN) else {
+        return Ok(());
+    };
+    let kept: HashSet<_> = kept.as_array().into_iter().flatten().collect();
+    let is_kept = |name: &String| kept.contains(&Value::from(name.as_str()));
+    let is_field = |name: &str| !name.starts_with(DELETE_FROM) && !name.starts_with(ORDER);
+    let mut written = patch.iter().filter(|(_, value)| !value.is_null());
+    if written.any(|(name, _)| is_field(name) && !is_kept(name)) {
+        let message = "invalid patch format of retainKeys";
+        return Err(Refusal::bad_request(message));
+    }
+    fields.retain(|name, _| is_kept(name));
+    Ok(())
+}
+
+fn as_set(mut all: Vec<Value>, patch: Vec<Value>) -> Vec<Value> {
+    let (server, order) = (places(&all, None), places(&patch, None));
+    all.extend(patch);
+    let mut known = HashSet::new();
+    all.retain(|item| known.insert(item.to_string()));
+    ordered(all, &order, &server, None)
+}
+
+/// The position of each item by its name.
+type Places = HashMap<String, usize>;
+
+/// The positions of items, by their key or their whole value; the first of equal ones.
+fn places(items: &[Value], key: Option<&str>) -> Places {
+    by_place(items.iter().map(|item| name(item, key)).collect())
+}
+
+fn by_place(names: Vec<String>) -> Places {
     names
-        .zip(0..)
-        .collect::<Vec<_>>()
         .into_iter()
+        .enumerate()
         .rev()
+        .map(|(place, name)| (name, place))
         .collect()
 }
 
-fn name(item: &Value, key: Option<&str>) -> Option<String> {
+fn name(item: &Value, key: Option<&str>) -> String {
+    let name = match key {
+        Some(key) => item.get(key).unwrap_or(&Value::Null),
+        None => item,
+    };
+    name.to_string()
+}
+
+/// The name of an item of the patch, which must have one.
+fn key_of(item: &Value, key: Option<&str>) -> Result<String, Refusal> {
     match key {
-        Some(key) => item.get(key).map(Value::to_string),
-        None => Some(item.to_string()),
+        Some(key) if item.get(key).is_none() => Err(Refusal::internal(format!(
+            "map: {item} does not contain declared merge key: {key}"
+        ))),
+        _ => Ok(name(item, key)),
     }
 }
 
-/// Orders items as the patch lists them; those that it does not list come after.
-fn set_order(field: &str, items: &mut [Value], order: &[Value]) {
-    let key = merge_key(field, order);
-    let places = places(order, key);
-    let place = |item: &Value| places.get(&name(item, key)).copied();
-    items.sort_by_cached_key(|item| place(item).unwrap_or(order.len()));
+/// The server's order: items of the patch as it has them, each before all others that were not
+/// before it.
+fn ordered(items: Vec<Value>, patch: &Places, server: &Places, key: Option<&str>) -> Vec<Value> {
+    let place = |places: &Places, item: &Value| places.get(&name(item, key)).copied();
+    let (mut ours, mut others): (Vec<_>, Vec<_>) = items
+        .into_iter()
+        .partition(|item| place(patch, item).is_some());
+    ours.sort_by_cached_key(|item| place(patch, item));
+    others.sort_by_cached_key(|item| place(server, item).unwrap_or(usize::MAX));
+    let mut others = others.into_iter().peekable();
+    let mut all = Vec::new();
+    for item in ours {
+        let own = place(server, &item);
+        let is_before = |other: &Value| place(server, other).is_some_and(|at| Some(at) < own);
+        while let Some(other) = others.next_if(is_before) {
+            all.push(other);
+        }
+        all.push(item);
+    }
+    all.extend(others);
+    all
 }
 
 #[cfg(test)]
@@ -429,8 +591,9 @@ mod tests {
         let registry = KindRegistry::built_in();
         let pods = registry.find("", "v1", "pods").unwrap();
         let text = patch.to_string();
-        let content_type = format!("application/{kind}");
-        apply(pods, &content_type, object, text.as_bytes()).map_err(|refusal| refusal.code)
+        let kind = PatchType::of(pods, &format!("application/{kind}"));
+        kind.and_then(|kind| apply(pods, kind, object, text.as_bytes()))
+            .map_err(|refusal| refusal.code)
     }
 
     #[test]
@@ -523,7 +686,7 @@ mod tests {
             "tolerations": [{"key": "y"}],
             "volumes": [{"name": "v", "$retainKeys": ["name", "emptyDir"], "emptyDir": {}}],
         }});
-        let expected = json!({"metadata": {"finalizers": ["a", "b"]}, "spec": {
+        let expected = json!({"metadata": {"finalizers": ["b", "a"]}, "spec": {
             "containers": [{"name": "c", "image": "c:1"}, {"name": "a", "image": "a:2"}],
             "tolerations": [{"key": "y"}],
             "volumes": [{"name": "v", "emptyDir": {}}],
@@ -538,8 +701,7 @@ mod tests {
     fn server_side_apply_is_refused_by_name() {
         let registry = KindRegistry::built_in();
         let pods = registry.find("", "v1", "pods").unwrap();
-        let refused = apply(pods, "application/apply-patch+yaml", &json!({}), b"{}");
-        let refused = refused.unwrap_err();
+        let refused = PatchType::of(pods, "application/apply-patch+yaml").unwrap_err();
         assert_eq!(refused.code, 415);
         assert!(
             refused.message().contains("server-side apply"),

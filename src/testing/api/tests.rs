@@ -7,6 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde_json::{Value, json};
 
+mod upstream;
+
 use super::{AccessRule, ApiResource, ApiServer};
 use crate::ErrorKind;
 use crate::clock::{Clock, Deadline, FakeClock};

@@ -1,0 +1,180 @@
+//! Rules of kube-apiservers by which tests of clients would pass or fail wrongly.
+
+use std::io::Read as _;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+
+use super::{
+    AccessRule, Answer, MAPS, Watch, ask, ask_with, config_map, definition, get, send, soon,
+};
+use crate::testing::{Answer as RecordedAnswer, ApiServer, Exchange, Recording, objects};
+
+const MERGE: &str = "content-type: application/merge-patch+json\r\n";
+const STRATEGIC: &str = "content-type: application/strategic-merge-patch+json\r\n";
+
+fn patch(server: &ApiServer, kind: &str, path: &str, patch: &Value) -> Answer {
+    ask_with(server, &format!("PATCH {path}"), kind, &patch.to_string())
+}
+
+/// The names of the objects of a list, and whether it goes on.
+fn names(answer: &Answer) -> (Vec<&str>, bool) {
+    let items = answer.body["items"].as_array().unwrap().iter();
+    let names = items.map(|item| item["metadata"]["name"].as_str().unwrap());
+    let goes_on = answer.body["metadata"]["continue"].is_string();
+    (names.collect(), goes_on)
+}
+
+fn with_maps(names: &[&str]) -> ApiServer {
+    let server = ApiServer::new().unwrap();
+    for name in names {
+        let mut object = config_map(name, "1");
+        object.metadata.labels = Some([("n".to_owned(), (*name).to_owned())].into());
+        server.create(&object).unwrap();
+    }
+    server
+}
+
+#[test]
+fn a_strategic_patch_merges_the_lists_whose_types_say_so() {
+    let server = ApiServer::new().unwrap();
+    let apply = |object: Value| server.apply_value(&object).unwrap();
+    apply(
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+        "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}),
+    );
+    apply(json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"namespace": "default", "name": "s"},
+        "imagePullSecrets": [{"name": "a"}], "secrets": [{"name": "a"}]}));
+    apply(
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "default", "name": "p"},
+        "spec": {"selector": {"matchLabels": {"a": "b"}}}}),
+    );
+    apply(json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "default", "name": "w"},
+        "spec": {"schedulingGates": [{"name": "a"}, {"name": "b"}],
+            "containers": [{"name": "c", "image": "c"}]},
+        "status": {"containerStatuses": [{"name": "a"}]}}));
+    let (budgets, core) = (
+        "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+        "/api/v1",
+    );
+    let rows = [
+        (
+            "/nodes/n",
+            "/spec/taints",
+            json!([{"key": "b"}]),
+            json!([{"key": "b"}]),
+        ),
+        (
+            "/namespaces/default/serviceaccounts/s",
+            "/imagePullSecrets",
+            json!([{"name": "b"}]),
+            json!([{"name": "b"}]),
+        ),
+        (
+            "/namespaces/default/serviceaccounts/s",
+            "/secrets",
+            json!([{"name": "b"}]),
+            json!([{"name": "b"}, {"name": "a"}]),
+        ),
+        (
+            "/namespaces/default/pods/w",
+            "/spec/schedulingGates",
+            json!([{"name": "a", "$patch": "delete"}]),
+            json!([{"name": "b"}]),
+        ),
+        (
+            "/namespaces/default/pods/w/status",
+            "/status/containerStatuses",
+            json!([{"name": "b"}]),
+            json!([{"name": "b"}]),
+        ),
+        (
+            "",
+            "/spec/selector",
+            json!({"matchLabels": {"c": "d"}}),
+            json!({"matchLabels": {"c": "d"}}),
+        ),
+    ];
+    for (path, field, value, expected) in rows {
+        let path = match path {
+            "" => format!("{budgets}/p"),
+            path => format!("{core}{path}"),
+        };
+        let names = field.split('/').skip(1).collect::<Vec<_>>();
+        let nested = names
+            .iter()
+            .rev()
+            .fold(value, |value, name| json!({*name: value}));
+        let patched = patch(&server, STRATEGIC, &path, &nested);
+        assert_eq!(
+            patched.body.pointer(field),
+            Some(&expected),
+            "{path} {field}"
+        );
+    }
+}
+
+#[test]
+fn a_strategic_patch_that_names_no_item_is_refused() {
+    let server = ApiServer::new().unwrap();
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"namespace": "default", "name": "s"}, "secrets": [{"name": "a"}]});
+    server.apply_value(&account).unwrap();
+    let path = "/api/v1/namespaces/default/serviceaccounts/s";
+    let rows = [
+        (json!({"secrets": [{"namespace": "b"}]}), 500),
+        (
+            json!({"secrets": [{"namespace": "b", "$patch": "delete"}]}),
+            500,
+        ),
+        (json!({"secrets": [{"name": "b", "$patch": "drop"}]}), 500),
+        (json!({"secrets": ["b"]}), 500),
+        (
+            json!({"$setElementOrder/secrets": [{"namespace": "b"}]}),
+            500,
+        ),
+        (json!({"$patch": "drop"}), 500),
+        (
+            json!({"metadata": {"$retainKeys": ["name"], "labels": {"a": "b"}}}),
+            400,
+        ),
+    ];
+    for (body, code) in rows {
+        let refused = patch(&server, STRATEGIC, path, &body);
+        assert_eq!(refused.status, code, "{body}: {}", refused.body);
+    }
+    assert_eq!(get(&server, path).body["secrets"], account["secrets"]);
+}
+
+/// Each row goes on from the one before; a real server gave these answers.
+#[test]
+fn new_items_of_a_strategic_patch_come_where_the_server_puts_them() {
+    let server = with_maps(&["m"]);
+    let path = format!("{MAPS}/m");
+    let rows = [
+        (json!({"finalizers": ["x/a", "x/b"]}), "a b"),
+        (json!({"finalizers": ["x/c"]}), "c a b"),
+        (json!({"finalizers": ["x/b", "x/d", "x/c"]}), "a b d c"),
+        (
+            json!({"$deleteFromPrimitiveList/finalizers": ["x/b"]}),
+            "a d c",
+        ),
+        (
+            json!({"$setElementOrder/finalizers": ["x/a", "x/e"], "finalizers": ["x/e"]}),
+            "a e d c",
+        ),
+        (
+            json!({"$setElementOrder/finalizers": ["x/c", "x/a"]}),
+            "e d c a",
+        ),
+    ];
+    for (metadata, expected) in rows {
+        let patched = patch(&server, STRATEGIC, &path, &json!({"metadata": metadata}));
+        let found = patched.body["metadata"]["finalizers"].to_string();
+        let found = found.replace(['[', ']', '"'], "").replace("x/", "");
+        assert_eq!(found.replace(',', " "), expected, "{metadata}");
+    }
+}
