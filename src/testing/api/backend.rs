@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::access::{AccessRequest, ApiUser};
 use super::defaults;
-use super::list_options;
 use super::patches::{self, PatchType};
 use super::reads;
 use super::refusal::Refusal;
@@ -18,7 +17,8 @@ use super::routes::{ApiVerb, ObjectRoute, Route};
 use super::selectors::ObjectFilter;
 use super::storage::{Storage, StorageState, StoredVersion};
 use super::watches::{OpenWatches, ServedWatchBody, WatchSettings};
-use super::writes::{DeleteRequest, ObjectWriter};
+use super::write_options::{DeleteRequest, is_dry_run};
+use super::writes::ObjectWriter;
 use super::{discovery, openapi};
 use crate::sync::{Arc, Mutex};
 use crate::testing::http::message::RequestMessage;
@@ -123,9 +123,9 @@ impl ApiBackend {
         let form = AnswerForm::of(accept, target, self.drop_parameter)?;
         let now = self.storage.now();
         let mut state = self.storage.lock();
-        let writer = ObjectWriter {
+        let writer = |is_dry_run: bool| ObjectWriter {
             storage: &self.storage,
-            is_dry_run: list_options::text(target, "dryRun") == "All",
+            is_dry_run,
             is_test: false,
         };
         let resource = &route.resource;
@@ -145,12 +145,14 @@ impl ApiBackend {
             ApiVerb::Get | ApiVerb::Watch => Ok(one(&*reads::get(&state, route, target)?, 200)),
             ApiVerb::List => reads::list(&mut state, route, target, form, now).map(JsonAnswer::ok),
             ApiVerb::Create => {
+                let writer = writer(is_dry_run("CreateOptions", target)?);
                 let object = read_object(resource, request)?;
                 let namespace = route.namespace.as_deref().unwrap_or_default();
                 let made = writer.create(&mut state, resource, namespace, object)?;
                 Ok(one(&made, 201))
             }
             ApiVerb::Update => {
+                let writer = writer(is_dry_run("UpdateOptions", target)?);
                 let object = read_object(resource, request)?;
                 let written = writer.update(&mut state, route, object)?;
                 Ok(one(
@@ -162,19 +164,21 @@ impl ApiBackend {
                 drop(state);
                 let content_type = request.header("content-type").unwrap_or_default();
                 let kind = PatchType::of(resource, content_type)?;
+                let writer = writer(is_dry_run("PatchOptions", target)?);
                 let patch = |old: Option<&StoredVersion>| patched(old, route, kind, &request.body);
                 Ok(one(&*self.patch(route, writer, patch)?, 200))
             }
             ApiVerb::Delete => {
-                let asked = read_delete(request)?;
-                let deleted = writer.delete(&mut state, route, &asked)?;
+                let asked = DeleteRequest::read(request)?;
+                let deleted = writer(asked.is_dry_run).delete(&mut state, route, &asked)?;
                 if deleted.is_pending || resource.traits().returns_deleted {
                     return Ok(one(&deleted.object, 200));
                 }
                 Ok(JsonAnswer::of(&success(resource, &deleted.object)))
             }
             ApiVerb::DeleteCollection => {
-                let asked = read_delete(request)?;
+                let asked = DeleteRequest::read(request)?;
+                let writer = writer(asked.is_dry_run);
                 let deleted = delete_all(&mut state, route, request, writer, &asked)?;
                 let version = json!({"resourceVersion": state.version().to_string()});
                 Ok(JsonAnswer::ok(
@@ -341,17 +345,25 @@ fn compressed(_request: &RequestMessage, _body: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Reads the object in the body of a request, which must be of that kind.
-fn read_object(resource: &ApiResource, request: &RequestMessage) -> Result<Value, Refusal> {
-    let media_type = request.header("content-type").unwrap_or("application/json");
-    let media_type = media_type.split(';').next().unwrap_or_default().trim();
-    if !matches!(media_type, "application/json" | "") {
-        return Err(Refusal::unsupported_media_type(format!(
+impl RequestMessage {
+    /// Refuses a body of another form than JSON.
+    pub(super) fn check_media_type(&self) -> Result<(), Refusal> {
+        let media_type = self.header("content-type").unwrap_or("application/json");
+        let media_type = media_type.split(';').next().unwrap_or_default().trim();
+        if matches!(media_type, "application/json" | "") {
+            return Ok(());
+        }
+        Err(Refusal::unsupported_media_type(format!(
             "the body of the request was in an unknown format - accepted media types include: \
              application/json; this test server reads no {media_type} (client-go: set \
              rest.Config.ContentType to application/json)"
-        )));
+        )))
     }
+}
+
+/// Reads the object in the body of a request, which must be of that kind.
+fn read_object(resource: &ApiResource, request: &RequestMessage) -> Result<Value, Refusal> {
+    request.check_media_type()?;
     let object: Value = serde_json::from_slice(&request.body).map_err(|error| {
         Refusal::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): couldn't get version/kind; \
@@ -427,33 +439,6 @@ fn patched(
     check_type(resource, &patched)?;
     defaults::drop_server_fields(&mut patched);
     Ok(patched)
-}
-
-/// Reads the options of a delete from its body and its parameters.
-fn read_delete(request: &RequestMessage) -> Result<DeleteRequest, Refusal> {
-    let body: Value = if request.body.is_empty() {
-        Value::Object(Map::new())
-    } else {
-        serde_json::from_slice(&request.body).map_err(|error| {
-            Refusal::bad_request(format!(
-                "couldn't get version/kind; json parse error: {error}"
-            ))
-        })?
-    };
-    let text = |path: &str| {
-        body.pointer(path)
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
-    let grace = body.get("gracePeriodSeconds").and_then(Value::as_i64);
-    Ok(DeleteRequest {
-        grace: match grace {
-            Some(grace) => Some(grace),
-            None => list_options::number(&request.target, "gracePeriodSeconds")?,
-        },
-        uid: text("/preconditions/uid"),
-        version: text("/preconditions/resourceVersion"),
-    })
 }
 
 fn delete_all(

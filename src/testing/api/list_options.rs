@@ -1,5 +1,7 @@
 //! The parameters of lists and watches: the requested version, and conflicts between parameters.
 
+use serde_json::Value;
+
 use super::refusal::{FieldComplaint, Refusal};
 use crate::testing::recording::{Target, is_true};
 
@@ -65,17 +67,13 @@ pub(super) fn number(target: &Target, name: &str) -> Result<Option<i64>, Refusal
 const MATCH: &str = "resourceVersionMatch";
 
 fn unsupported(value: &str, known: &str) -> FieldComplaint {
-    FieldComplaint {
-        field: MATCH.to_owned(),
-        reason: "FieldValueNotSupported",
-        message: format!("Unsupported value: {value:?}: supported values: {known}"),
-    }
+    FieldComplaint::unsupported(MATCH, &Value::from(value), known)
 }
 
 fn refuse(complaints: &[FieldComplaint]) -> Result<(), Refusal> {
     match complaints {
         [] => Ok(()),
-        complaints => Err(Refusal::invalid_options(complaints)),
+        complaints => Err(Refusal::invalid_options("ListOptions", complaints)),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::server::ApiServer;
-use super::writes::DeleteRequest;
+use super::write_options::DeleteRequest;
 use crate::error::{Error, ErrorKind};
 use crate::testing::manifests::yaml_values;
 use crate::testing::recording::{Exchange, Recording};

@@ -21,6 +21,7 @@ mod storage;
 mod tables;
 mod validation;
 mod watches;
+mod write_options;
 mod writes;
 
 pub use self::access::AccessRule;

@@ -50,6 +50,23 @@ impl FieldComplaint {
             message: format!("Invalid value: {value}: {message}"),
         }
     }
+
+    /// A value that is none of those `known`.
+    pub(super) fn unsupported(field: &str, value: &Value, known: &str) -> Self {
+        Self {
+            field: field.to_owned(),
+            reason: "FieldValueNotSupported",
+            message: format!("Unsupported value: {value}: supported values: {known}"),
+        }
+    }
+
+    pub(super) fn too_long(field: &str, max: usize) -> Self {
+        Self {
+            field: field.to_owned(),
+            reason: "FieldValueTooLong",
+            message: format!("Too long: may not be more than {max} bytes"),
+        }
+    }
 }
 
 impl Refusal {
@@ -266,9 +283,9 @@ impl Refusal {
         refusal
     }
 
-    /// Conflicting parameters of a list or watch.
-    pub(super) fn invalid_options(complaints: &[FieldComplaint]) -> Self {
-        Self::invalid(&ApiResource::list_options(), "", complaints)
+    /// Options of a request that are unknown, or do not go together.
+    pub(super) fn invalid_options(kind: &'static str, complaints: &[FieldComplaint]) -> Self {
+        Self::invalid(&ApiResource::options(kind), "", complaints)
     }
 
     /// A failure for which the real server has no better words either.

@@ -114,14 +114,9 @@ impl ApiResource {
         self
     }
 
-    /// The kind that errors about the parameters of a list or watch name.
-    pub(super) fn list_options() -> Self {
-        Self::new(Resource::new(
-            "meta.k8s.io",
-            "v1",
-            "listoptions",
-            "ListOptions",
-        ))
+    /// The kind that errors about the options of a request name.
+    pub(super) fn options(kind: &'static str) -> Self {
+        Self::new(Resource::new("meta.k8s.io", "v1", "options", kind))
     }
 
     pub(super) fn group(&self) -> &str {

@@ -13,6 +13,7 @@ use super::storage::{
     Storage, StorageState, StoredVersion, metadata_mut, metadata_text, set_metadata, set_type,
 };
 use super::validation::{check_name, check_update, finalizers};
+use super::write_options::DeleteRequest;
 use crate::sync::Arc;
 
 /// The writer of an object, and its mode.
@@ -31,16 +32,6 @@ pub(super) struct ObjectWriter<'a> {
 pub(super) struct WrittenObject {
     pub(super) object: Arc<StoredVersion>,
     pub(super) is_created: bool,
-}
-
-/// The options of a delete.
-#[derive(Clone, Debug, Default)]
-pub(super) struct DeleteRequest {
-    pub(super) grace: Option<i64>,
-    /// The object must have this uid.
-    pub(super) uid: Option<String>,
-    /// The object must have this version.
-    pub(super) version: Option<String>,
 }
 
 /// The outcome of a delete.

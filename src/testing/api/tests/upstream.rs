@@ -36,6 +36,57 @@ fn with_maps(names: &[&str]) -> ApiServer {
 }
 
 #[test]
+fn a_delete_takes_its_options_from_its_body_or_else_from_its_parameters() {
+    let server = with_maps(&["a"]);
+    let delete = |path: &str, body: &Value| ask(&server, &format!("DELETE {MAPS}{path}"), body);
+    let is_there = || get(&server, &format!("{MAPS}/a")).status == 200;
+    assert_eq!(delete("/a", &json!({"dryRun": ["All"]})).status, 200);
+    assert_eq!(delete("", &json!({"dryRun": ["All"]})).status, 200);
+    assert_eq!(delete("/a?dryRun=All", &Value::Null).status, 200);
+    assert!(is_there());
+    let rows = [
+        ("/a", json!({"dryRun": ["All", "Some"]}), 422),
+        ("/a?dryRun=Some", Value::Null, 422),
+        ("?dryRun=Some", Value::Null, 422),
+        ("/a", json!({"propagationPolicy": "Never"}), 422),
+        ("/a?propagationPolicy=Never", Value::Null, 422),
+        (
+            "/a",
+            json!({"propagationPolicy": "Orphan", "orphanDependents": true}),
+            422,
+        ),
+        ("/a", json!({"dryRun": "All"}), 400),
+        ("/a", json!({"gracePeriodSeconds": "x"}), 400),
+        ("/a", json!({"kind": "ConfigMap"}), 400),
+        ("/a", json!([1]), 400),
+    ];
+    for (path, body, code) in rows {
+        assert_eq!(delete(path, &body).status, code, "{path} {body}");
+        assert!(is_there(), "{path} {body}");
+    }
+    // The body has it all, so that its parameters count for nothing.
+    assert_eq!(delete("/a?dryRun=Some", &json!({})).status, 200);
+    assert!(!is_there());
+}
+
+#[test]
+fn a_write_with_an_unknown_kind_of_dry_run_is_refused() {
+    let server = with_maps(&["a"]);
+    let object = json!({"metadata": {"name": "a"}});
+    let query = "dryRun=Some";
+    let post = ask(&server, &format!("POST {MAPS}?{query}"), &object);
+    let put = ask(&server, &format!("PUT {MAPS}/a?{query}"), &object);
+    let merge = patch(&server, MERGE, &format!("{MAPS}/a?{query}"), &json!({}));
+    for (answer, kind) in [(post, "Create"), (put, "Update"), (merge, "Patch")] {
+        let why = format!(
+            "{kind}Options.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: \
+             supported values: \"All\""
+        );
+        assert_eq!((answer.status, &answer.body["message"]), (422, &json!(why)));
+    }
+}
+
+#[test]
 fn a_strategic_patch_merges_the_lists_whose_types_say_so() {
     let server = ApiServer::new().unwrap();
     let apply = |object: Value| server.apply_value(&object).unwrap();
