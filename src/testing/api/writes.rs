@@ -185,8 +185,8 @@ impl ObjectWriter<'_> {
         if unchanged == object {
             return Ok(Arc::clone(old));
         }
-        let counts =
-            resource.traits().has_generation && wanted_state(&old.value) != wanted_state(&object);
+        let counts = resource.traits().has_generation
+            && counted(route, &old.value) != counted(route, &object);
         if counts {
             let old = old
                 .value
@@ -519,11 +519,28 @@ fn recorded_grace(object: &Value) -> Option<i64> {
     is_deleted.then(|| grace.and_then(Value::as_i64).unwrap_or_default())
 }
 
-/// The fields whose changes a generation counts: all but metadata and status.
-fn wanted_state(object: &Value) -> Vec<(&String, &Value)> {
+/// What a generation counts of an object: its fields, without a status that is written apart, and
+/// of some kinds a part of the metadata.
+fn counted<'a>(
+    route: &ObjectRoute,
+    object: &'a Value,
+) -> (Vec<(&'a String, &'a Value)>, Option<&'a Value>) {
+    let resource = &route.resource;
+    let is_counted = |name: &str| match name {
+        "metadata" | "kind" | "apiVersion" => false,
+        "status" => !resource.traits().has_status,
+        _ => true,
+    };
     let fields = object.as_object().into_iter().flatten();
-    let is_wanted = |name: &str| !matches!(name, "metadata" | "status" | "kind" | "apiVersion");
-    fields.filter(|(name, _)| is_wanted(name)).collect()
+    let fields = fields.filter(|(name, _)| is_counted(name)).collect();
+    let metadata = match (resource.group(), resource.plural(), &*route.subresource) {
+        // Its ReplicaSets take them over.
+        ("apps", "deployments", "") => object.pointer("/metadata/annotations"),
+        // They name its Service.
+        ("discovery.k8s.io", "endpointslices", _) => object.pointer("/metadata/labels"),
+        _ => None,
+    };
+    (fields, metadata)
 }
 
 /// Whether a deleted object has nothing left to wait for.

@@ -229,3 +229,63 @@ fn new_items_of_a_strategic_patch_come_where_the_server_puts_them() {
         assert_eq!(found.replace(',', " "), expected, "{metadata}");
     }
 }
+
+#[test]
+fn a_generation_counts_what_its_kind_says() {
+    let server = ApiServer::new().unwrap();
+    server.apply_value(&definition(&["v1"])).unwrap();
+    let object = |api_version: &str, kind: &str| {
+        let object = json!({"apiVersion": api_version, "kind": kind,
+            "metadata": {"namespace": "default", "name": "a"}});
+        server.apply_value(&object).unwrap();
+    };
+    object("example.com/v1", "Rack");
+    object("apps/v1", "Deployment");
+    object("discovery.k8s.io/v1", "EndpointSlice");
+    let rows = [
+        (
+            "example.com/v1",
+            "racks/a",
+            json!({"status": {"up": true}}),
+            2,
+        ),
+        (
+            "apps/v1",
+            "deployments/a",
+            json!({"metadata": {"annotations": {"a": "b"}}}),
+            2,
+        ),
+        (
+            "apps/v1",
+            "deployments/a",
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            2,
+        ),
+        (
+            "apps/v1",
+            "deployments/a/status",
+            json!({"metadata": {"annotations": {"a": "c"}}}),
+            2,
+        ),
+        (
+            "discovery.k8s.io/v1",
+            "endpointslices/a",
+            json!({"metadata": {"annotations": {"a": "b"}}}),
+            1,
+        ),
+        (
+            "discovery.k8s.io/v1",
+            "endpointslices/a",
+            json!({"metadata": {"labels": {"a": "b"}}}),
+            2,
+        ),
+    ];
+    for (group, name, change, expected) in rows {
+        let path = format!("/apis/{group}/namespaces/default/{name}");
+        let patched = patch(&server, MERGE, &path, &change).body;
+        assert_eq!(
+            patched["metadata"]["generation"], expected,
+            "{name} {change}"
+        );
+    }
+}
