@@ -87,7 +87,8 @@ impl ApiBackend {
             let namespace = route.namespace.as_deref();
             let selected = ObjectFilter::of(&route.resource, namespace, &request.target);
             let selected = selected.as_ref().ok().and_then(ObjectFilter::name);
-            access.check(&user, route, selected)?;
+            let is_read = matches!(route.verb, ApiVerb::List | ApiVerb::Watch);
+            access.check(&user, route, selected.filter(|_| is_read))?;
         }
         Ok(route)
     }

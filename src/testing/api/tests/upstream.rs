@@ -289,3 +289,20 @@ fn a_generation_counts_what_its_kind_says() {
         );
     }
 }
+
+#[test]
+fn a_rule_for_names_allows_no_delete_of_a_collection() {
+    let server = ApiServer::builder()
+        .token("t", "bob", &[])
+        .rule(AccessRule::for_user("bob").names(&["a"]))
+        .start()
+        .unwrap();
+    server.create(&config_map("a", "1")).unwrap();
+    let code = |method: &str, query: &str| {
+        let head = format!("{method} {MAPS}?fieldSelector=metadata.name%3Da{query}");
+        ask_with(&server, &head, "authorization: Bearer t\r\n", "").status
+    };
+    assert_eq!(code("GET", ""), 200);
+    assert_eq!(code("GET", "&watch=1&timeoutSeconds=1"), 200);
+    assert_eq!(code("DELETE", ""), 403);
+}
