@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::access::{AccessRequest, ApiUser};
 use super::defaults;
 use super::patches::{self, PatchType};
-use super::reads;
+use super::reads::{self, ListedObjects};
 use super::refusal::Refusal;
 use super::representation::{
     AnswerForm, DropParameter, TableContext, aggregated_version, takes_json,
@@ -23,6 +23,7 @@ use super::{discovery, openapi};
 use crate::sync::{Arc, Mutex};
 use crate::testing::http::message::RequestMessage;
 use crate::testing::http::{Answered, Backend, Caller, Reply};
+use crate::testing::recording::Target;
 
 /// Shorter bodies are not compressed, as on a real server.
 #[cfg(feature = "gzip")]
@@ -142,9 +143,14 @@ impl ApiBackend {
                 ..JsonAnswer::ok(body)
             }
         };
+        let list = |listed: &ListedObjects| {
+            let (metadata, items) = (&listed.metadata, &listed.items);
+            let body = form.write_list(resource, metadata, items, now);
+            Ok(JsonAnswer::ok(body))
+        };
         match route.verb {
             ApiVerb::Get | ApiVerb::Watch => Ok(one(&*reads::get(&state, route, target)?, 200)),
-            ApiVerb::List => reads::list(&mut state, route, target, form, now).map(JsonAnswer::ok),
+            ApiVerb::List => list(&reads::list(&mut state, route, target)?),
             ApiVerb::Create => {
                 let writer = writer(is_dry_run("CreateOptions", target)?);
                 let object = read_object(resource, request)?;
@@ -180,11 +186,7 @@ impl ApiBackend {
             ApiVerb::DeleteCollection => {
                 let asked = DeleteRequest::read(request)?;
                 let writer = writer(asked.is_dry_run);
-                let deleted = delete_all(&mut state, route, request, writer, &asked)?;
-                let version = json!({"resourceVersion": state.version().to_string()});
-                Ok(JsonAnswer::ok(
-                    form.write_list(resource, &version, &deleted, now),
-                ))
+                list(&delete_all(&mut state, route, target, writer, &asked)?)
             }
         }
     }
@@ -442,23 +444,23 @@ fn patched(
     Ok(patched)
 }
 
+/// Deletes the objects of a list, or of the page that the request asks for.
 fn delete_all(
     state: &mut StorageState,
     route: &ObjectRoute,
-    request: &RequestMessage,
+    target: &Target,
     writer: ObjectWriter<'_>,
     asked: &DeleteRequest,
-) -> Result<Vec<Arc<StoredVersion>>, Refusal> {
-    let resource = &route.resource;
-    let filter = ObjectFilter::of(resource, route.namespace.as_deref(), &request.target)?;
-    let objects = state.collection(&resource.storage_key()).objects.values();
-    let matching = objects.filter(|object| filter.matches(resource, object));
-    let matching: Vec<_> = matching.cloned().collect();
-    for object in &matching {
-        let route = ObjectRoute::to_object(resource, object.namespace(), object.name());
-        writer.delete(state, &route, asked)?;
+) -> Result<ListedObjects, Refusal> {
+    let listed = reads::list(state, route, target)?;
+    for object in &listed.items {
+        let route = ObjectRoute::to_object(&route.resource, object.namespace(), object.name());
+        match writer.delete(state, &route, asked) {
+            Err(refusal) if refusal.code != 404 => return Err(refusal),
+            _ => {}
+        }
     }
-    Ok(matching)
+    Ok(listed)
 }
 
 /// The `Status` of an object that is gone.

@@ -1,15 +1,12 @@
 //! Gets and lists: one object, or all of a kind at one version, in pages if the client asks for
 //! that.
 
-use std::time::SystemTime;
-
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
 use super::list_options::{self, AskedVersion, text};
 use super::refusal::Refusal;
-use super::representation::AnswerForm;
 use super::resources::ApiResource;
 use super::routes::ObjectRoute;
 use super::selectors::ObjectFilter;
@@ -32,36 +29,44 @@ pub(super) fn get(
     found.ok_or_else(|| Refusal::not_found(&route.resource, &route.name))
 }
 
-/// Answers a list: the text of the whole answer.
+/// The selected objects of a list, or of one page of it, and the metadata of the list.
+pub(super) struct ListedObjects {
+    pub(super) metadata: Value,
+    pub(super) items: Vec<Arc<StoredVersion>>,
+}
+
+/// Reads a list, or a page of it.
 pub(super) fn list(
     state: &mut StorageState,
     route: &ObjectRoute,
     target: &Target,
-    form: AnswerForm,
-    now: SystemTime,
-) -> Result<Vec<u8>, Refusal> {
+) -> Result<ListedObjects, Refusal> {
     let resource = &route.resource;
     let page = Page::of(target)?;
     let filter = ObjectFilter::of(resource, route.namespace.as_deref(), target)?;
     let (version, objects) = page.objects(state, resource)?;
     let first = page.first_key();
-    let mut matching = objects
+    let mut behind = objects
         .range::<str, _>((std::ops::Bound::Excluded(first), std::ops::Bound::Unbounded))
         .map(|(_, object)| object)
-        .filter(|object| filter.matches(resource, object));
-    let limit = if page.limit == 0 {
-        usize::MAX
-    } else {
-        page.limit
-    };
-    let items: Vec<_> = matching.by_ref().take(limit).cloned().collect();
-    let rest = matching.count();
+        .filter(|object| filter.is_in_range(object));
+    let mut items = Vec::new();
+    while let Some(object) = behind.next() {
+        if filter.matches(resource, object) {
+            items.push(Arc::clone(object));
+        }
+        if page.limit == Some(items.len()) {
+            break;
+        }
+    }
+    // The server does not know whether the selector takes any of them.
+    let rest = behind.count();
     let mut metadata = Map::new();
     metadata.insert(
         "resourceVersion".to_owned(),
         Value::from(version.to_string()),
     );
-    if rest > 0 {
+    if rest > 0 && !filter.is_of_one(resource) {
         let last = items
             .last()
             .map(|object| object.key.clone())
@@ -76,13 +81,17 @@ pub(super) fn list(
             metadata.insert("remainingItemCount".to_owned(), Value::from(rest));
         }
     }
-    Ok(form.write_list(resource, &Value::Object(metadata), &items, now))
+    Ok(ListedObjects {
+        metadata: Value::Object(metadata),
+        items,
+    })
 }
 
 /// The beginning and the length of a page.
 #[derive(Debug)]
 struct Page {
-    limit: usize,
+    /// The maximum number of objects; `None` for all.
+    limit: Option<usize>,
     token: Option<PageToken>,
     asked: AskedVersion,
     is_exact: bool,
@@ -105,10 +114,14 @@ impl Page {
             let message = "specifying resource version is not allowed when using continue";
             return Err(Refusal::bad_request(message));
         }
+        let asked = AskedVersion::of_list(target)?;
+        // The server's cache, which answers at `0`, knows no pages.
+        let is_whole = asked == AskedVersion::Any && token.is_none();
+        let limit_of_page = usize::try_from(limit).ok().filter(|limit| *limit > 0);
         Ok(Self {
-            limit: usize::try_from(limit).unwrap_or_default(),
+            limit: limit_of_page.filter(|_| !is_whole),
             token,
-            asked: AskedVersion::of_list(target)?,
+            asked,
             // A page at a version has exactly that version, as before the parameter existed.
             is_exact: matching == "Exact" || (matching.is_empty() && limit > 0),
         })

@@ -57,9 +57,31 @@ impl ObjectFilter {
 
     /// The only object that can match, if the fields name it.
     pub(super) fn name(&self) -> Option<&str> {
+        self.only("metadata.name")
+    }
+
+    /// The only namespace in which objects can match, if path or fields name it.
+    fn namespace(&self) -> Option<&str> {
+        let namespace = self.namespace.as_deref();
+        namespace.or_else(|| self.only("metadata.namespace"))
+    }
+
+    fn only(&self, field: &str) -> Option<&str> {
         let mut terms = self.fields.iter();
-        let term = terms.find(|term| term.field == "metadata.name" && !term.negated)?;
+        let term = terms.find(|term| term.field == field && !term.negated)?;
         Some(&term.value)
+    }
+
+    /// Whether the object is among those that the server reads for the request.
+    pub(super) fn is_in_range(&self, object: &StoredVersion) -> bool {
+        let namespace = self.namespace();
+        namespace.is_none_or(|namespace| object.namespace() == namespace)
+    }
+
+    /// Whether the server reads one object instead of a range.
+    pub(super) fn is_of_one(&self, resource: &ApiResource) -> bool {
+        let is_placed = self.namespace().is_some() || !resource.is_namespaced();
+        is_placed && self.name().is_some()
     }
 }
 

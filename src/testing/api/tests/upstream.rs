@@ -306,3 +306,73 @@ fn a_rule_for_names_allows_no_delete_of_a_collection() {
     assert_eq!(code("GET", "&watch=1&timeoutSeconds=1"), 200);
     assert_eq!(code("DELETE", ""), 403);
 }
+
+#[test]
+fn a_list_at_zero_comes_whole() {
+    let server = with_maps(&["a", "b", "c"]);
+    for query in ["", "&resourceVersionMatch=NotOlderThan", "&labelSelector=n"] {
+        let list = get(&server, &format!("{MAPS}?limit=1&resourceVersion=0{query}"));
+        assert_eq!(names(&list), (vec!["a", "b", "c"], false), "{query}");
+    }
+    let first = get(&server, &format!("{MAPS}?limit=1"));
+    let token = first.body["metadata"]["continue"].as_str().unwrap();
+    let next = format!("{MAPS}?limit=1&resourceVersion=0&continue={token}");
+    assert_eq!(names(&get(&server, &next)), (vec!["b"], true));
+}
+
+#[test]
+fn a_page_goes_on_while_objects_are_left_selected_or_not() {
+    let server = with_maps(&["a", "b", "c", "d"]);
+    server
+        .create(&objects::config_map("zoo", "z", "", &[]))
+        .unwrap();
+    let rows = [
+        ("limit=1&labelSelector=n%3Da", &["a"][..], true),
+        ("limit=2&labelSelector=n%3Da", &["a"], false),
+        ("limit=1&labelSelector=n%3Dd", &["d"], false),
+        (
+            "limit=1&fieldSelector=metadata.namespace%3Ddefault",
+            &["a"],
+            true,
+        ),
+        (
+            "limit=4&fieldSelector=metadata.namespace%3Ddefault",
+            &["a", "b", "c", "d"],
+            false,
+        ),
+        // The server reads that object alone.
+        ("limit=1&fieldSelector=metadata.name%3Da", &["a"], false),
+    ];
+    for (query, expected, goes_on) in rows {
+        let list = get(&server, &format!("{MAPS}?{query}"));
+        assert_eq!(names(&list), (expected.to_vec(), goes_on), "{query}");
+        assert!(
+            list.body["metadata"].get("remainingItemCount").is_none(),
+            "{query}"
+        );
+    }
+    let first = get(&server, &format!("{MAPS}?limit=1&labelSelector=n%3Da"));
+    let token = first.body["metadata"]["continue"].as_str().unwrap();
+    let next = format!("{MAPS}?limit=1&labelSelector=n%3Da&continue={token}");
+    assert_eq!(names(&get(&server, &next)), (vec![], false));
+}
+
+#[test]
+fn a_collection_is_deleted_in_pages_by_the_options_of_a_list() {
+    let server = with_maps(&["a", "b", "c", "d"]);
+    let delete = |query: &str| ask(&server, &format!("DELETE {MAPS}?{query}"), &Value::Null);
+    for query in ["resourceVersionMatch=Exact", "sendInitialEvents=true"] {
+        assert_eq!(delete(query).status, 422, "{query}");
+    }
+    assert_eq!(delete("resourceVersion=99999").status, 504);
+    let first = delete("limit=1");
+    assert_eq!(names(&first), (vec!["a"], true));
+    let token = first.body["metadata"]["continue"].as_str().unwrap();
+    assert_eq!(
+        names(&delete(&format!("limit=2&continue={token}"))),
+        (vec!["b", "c"], true)
+    );
+    assert_eq!(names(&get(&server, MAPS)), (vec!["d"], false));
+    assert_eq!(names(&delete("")), (vec!["d"], false));
+    assert_eq!(names(&get(&server, MAPS)), (vec![], false));
+}
