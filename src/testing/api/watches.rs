@@ -97,7 +97,10 @@ impl ServedWatchBody {
         let (resource, kind) = (&route.resource, route.resource.storage_key());
         let filter = ObjectFilter::of(resource, route.namespace.as_deref(), target)?;
         let asked = AskedVersion::of_watch(target)?;
+        // A plain watch of the present state marks its end like one that asks for that.
+        let is_plain = !matches!(asked, AskedVersion::At(_));
         let sends = list_options::flag(target, "sendInitialEvents");
+        let sends = sends.or(is_plain.then_some(true));
         let bookmarks = list_options::flag(target, "allowWatchBookmarks") == Some(true);
         let timeout = list_options::number(target, "timeoutSeconds")?.unwrap_or_default();
         let timeout = match u64::try_from(timeout) {
@@ -107,7 +110,7 @@ impl ServedWatchBody {
         let now = storage.clock().now();
         let mut state = storage.lock();
         let current = state.version();
-        let begins_with_state = sends.unwrap_or(!matches!(asked, AskedVersion::At(_)));
+        let begins_with_state = sends == Some(true);
         let too_large = match (asked, sends) {
             (AskedVersion::At(asked), Some(true)) if asked > current => {
                 Some(Refusal::too_large_version(asked, current))

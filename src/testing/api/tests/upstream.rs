@@ -376,3 +376,24 @@ fn a_collection_is_deleted_in_pages_by_the_options_of_a_list() {
     assert_eq!(names(&delete("")), (vec!["d"], false));
     assert_eq!(names(&get(&server, MAPS)), (vec![], false));
 }
+
+#[test]
+fn a_plain_watch_marks_the_end_of_its_initial_events() {
+    let server = with_maps(&["a"]);
+    let version = server.version();
+    for query in ["", "&resourceVersion=", "&resourceVersion=0"] {
+        let path = format!("{MAPS}?watch=1{query}");
+        let mut watch = Watch::open(&server, &format!("{path}&allowWatchBookmarks=1"));
+        assert_eq!(watch.told(), format!("ADDED a@{version}"), "{query}");
+        let bookmark = watch.next().unwrap();
+        let metadata = &bookmark["object"]["metadata"];
+        assert_eq!(
+            metadata["annotations"]["k8s.io/initial-events-end"], "true",
+            "{query}"
+        );
+        // Without bookmarks there is nothing to mark it with.
+        let mut silent = Watch::open(&server, &format!("{path}&timeoutSeconds=1"));
+        assert_eq!(silent.told(), format!("ADDED a@{version}"), "{query}");
+        assert_eq!(silent.told(), "end", "{query}");
+    }
+}
