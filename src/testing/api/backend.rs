@@ -132,40 +132,39 @@ impl ApiBackend {
         };
         let resource = &route.resource;
         let one = |object: &StoredVersion, status: u16| {
+            form.check_object(resource)?;
             let mut body = Vec::new();
             let table = TableContext {
                 now,
                 with_columns: true,
             };
             form.write_object(resource, object, table, &mut body);
-            JsonAnswer {
+            Ok(JsonAnswer {
                 status,
                 ..JsonAnswer::ok(body)
-            }
+            })
         };
         let list = |listed: &ListedObjects| {
+            form.check_list(resource)?;
             let (metadata, items) = (&listed.metadata, &listed.items);
             let body = form.write_list(resource, metadata, items, now);
             Ok(JsonAnswer::ok(body))
         };
         match route.verb {
-            ApiVerb::Get | ApiVerb::Watch => Ok(one(&*reads::get(&state, route, target)?, 200)),
+            ApiVerb::Get | ApiVerb::Watch => one(&*reads::get(&state, route, target)?, 200),
             ApiVerb::List => list(&reads::list(&mut state, route, target)?),
             ApiVerb::Create => {
                 let writer = writer(is_dry_run("CreateOptions", target)?);
                 let object = read_object(resource, request)?;
                 let namespace = route.namespace.as_deref().unwrap_or_default();
                 let made = writer.create(&mut state, resource, namespace, object)?;
-                Ok(one(&made, 201))
+                one(&made, 201)
             }
             ApiVerb::Update => {
                 let writer = writer(is_dry_run("UpdateOptions", target)?);
                 let object = read_object(resource, request)?;
                 let written = writer.update(&mut state, route, object)?;
-                Ok(one(
-                    &written.object,
-                    if written.is_created { 201 } else { 200 },
-                ))
+                one(&written.object, if written.is_created { 201 } else { 200 })
             }
             ApiVerb::Patch => {
                 drop(state);
@@ -173,13 +172,13 @@ impl ApiBackend {
                 let kind = PatchType::of(resource, content_type)?;
                 let writer = writer(is_dry_run("PatchOptions", target)?);
                 let patch = |old: Option<&StoredVersion>| patched(old, route, kind, &request.body);
-                Ok(one(&*self.patch(route, writer, patch)?, 200))
+                one(&*self.patch(route, writer, patch)?, 200)
             }
             ApiVerb::Delete => {
                 let asked = DeleteRequest::read(request)?;
                 let deleted = writer(asked.is_dry_run).delete(&mut state, route, &asked)?;
                 if deleted.is_pending || resource.traits().returns_deleted {
-                    return Ok(one(&deleted.object, 200));
+                    return one(&deleted.object, 200);
                 }
                 Ok(JsonAnswer::of(&success(resource, &deleted.object)))
             }

@@ -148,6 +148,11 @@ impl Refusal {
         refusal
     }
 
+    /// An answer that has no such form.
+    pub(super) fn other_form(message: &str) -> Self {
+        Self::new(406, "NotAcceptable", message)
+    }
+
     /// The name is taken, perhaps by an object that is being deleted.
     pub(super) fn already_exists(resource: &ApiResource, name: &str, is_going: bool) -> Self {
         let deleted = if is_going {

@@ -36,8 +36,10 @@ pub(super) struct AnswerForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerShape {
     Objects,
-    /// `PartialObjectMetadata`, or its list.
+    /// `PartialObjectMetadata`.
     Metadata,
+    /// `PartialObjectMetadataList`.
+    MetadataList,
     Table(TableObject),
 }
 
@@ -137,9 +139,8 @@ impl AnswerForm {
             let shape = match range.parameter("as") {
                 "" => AnswerShape::Objects,
                 "Table" if known => AnswerShape::Table(include),
-                "PartialObjectMetadata" | "PartialObjectMetadataList" if known => {
-                    AnswerShape::Metadata
-                }
+                "PartialObjectMetadata" if known => AnswerShape::Metadata,
+                "PartialObjectMetadataList" if known => AnswerShape::MetadataList,
                 _ => return None,
             };
             Some(Self {
@@ -148,6 +149,34 @@ impl AnswerForm {
             })
         });
         form.ok_or_else(Refusal::not_acceptable)
+    }
+
+    /// Refuses the form of a list for one object.
+    pub(super) fn check_object(self, resource: &ApiResource) -> Result<(), Refusal> {
+        if !self.is_of_lists() {
+            return Ok(());
+        }
+        Err(Refusal::other_form(&format!(
+            "you requested PartialObjectMetadataList, but the requested object is not a list \
+             ({})",
+            go_type(resource, "")
+        )))
+    }
+
+    /// Refuses the form of one object for a list.
+    pub(super) fn check_list(self, resource: &ApiResource) -> Result<(), Refusal> {
+        if self.shape != AnswerShape::Metadata {
+            return Ok(());
+        }
+        Err(Refusal::other_form(&format!(
+            "you requested PartialObjectMetadata, but the requested object is a list ({})",
+            go_type(resource, "List")
+        )))
+    }
+
+    /// Whether no single object has the form.
+    pub(super) fn is_of_lists(self) -> bool {
+        self.shape == AnswerShape::MetadataList
     }
 
     /// The form of an object in the answer.
@@ -169,7 +198,7 @@ impl AnswerForm {
         let object = &*self.told(object);
         match self.shape {
             AnswerShape::Objects => object.write_as(resource, text),
-            AnswerShape::Metadata => {
+            AnswerShape::Metadata | AnswerShape::MetadataList => {
                 text.extend_from_slice(metadata_of(object).to_string().as_bytes());
             }
             AnswerShape::Table(include) => {
@@ -217,7 +246,7 @@ impl AnswerForm {
                 }
                 text.extend_from_slice(b"]}");
             }
-            AnswerShape::Metadata => {
+            AnswerShape::Metadata | AnswerShape::MetadataList => {
                 let items: Vec<_> = objects.iter().map(|object| metadata_of(object)).collect();
                 // In this form, the server's empty list has no items field.
                 let items = (!items.is_empty()).then_some(items);
@@ -243,7 +272,9 @@ impl AnswerForm {
     pub(super) fn bookmark(self, resource: &ApiResource, metadata: &Value) -> Value {
         let (kind, api_version) = match self.shape {
             AnswerShape::Objects => (resource.kind(), resource.api_version()),
-            AnswerShape::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
+            AnswerShape::Metadata | AnswerShape::MetadataList => {
+                ("PartialObjectMetadata", "meta.k8s.io/v1")
+            }
             AnswerShape::Table(_) => {
                 let (rows, now) = (std::iter::empty(), SystemTime::UNIX_EPOCH);
                 let mut table = tables::table(resource, rows, TableObject::None, now);
@@ -254,6 +285,16 @@ impl AnswerForm {
         };
         json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
     }
+}
+
+/// The type that the server's words name.
+fn go_type(resource: &ApiResource, suffix: &str) -> String {
+    if !resource.traits().is_built_in {
+        return format!("*unstructured.Unstructured{suffix}");
+    }
+    let group = resource.group().split('.').next().unwrap_or_default();
+    let package = if group.is_empty() { "core" } else { group };
+    format!("*{package}.{}{suffix}", resource.kind())
 }
 
 fn set(value: &mut Value, field: &str, to: Value) {
@@ -313,7 +354,7 @@ mod tests {
         assert_eq!(with_table, Ok(AnswerShape::Table(TableObject::Metadata)));
         assert_eq!(
             form(&format!("{protobuf};{metadata},{metadata}")),
-            Ok(AnswerShape::Metadata)
+            Ok(AnswerShape::MetadataList)
         );
         assert_eq!(
             form("application/json;as=Table;v=v9;g=meta.k8s.io"),

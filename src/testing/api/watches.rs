@@ -257,7 +257,7 @@ impl ServedWatchBody {
             return Some(Piece::End);
         }
         if let Some(text) = self.changes(state) {
-            return Some(Piece::Bytes(text));
+            return Some(self.sent(text));
         }
         let now = self.storage.clock().now();
         if now >= self.ends {
@@ -269,7 +269,20 @@ impl ServedWatchBody {
         }
         self.next_bookmark = Some(later(now, every));
         let is_ahead = self.position > state.version();
-        (!is_ahead).then(|| Piece::Bytes(self.bookmark(self.position, None)))
+        (!is_ahead).then(|| {
+            let text = self.bookmark(self.position, None);
+            self.sent(text)
+        })
+    }
+
+    /// Sends events. The server ends a watch without a word if it cannot write them in its form.
+    fn sent(&mut self, text: Vec<u8>) -> Piece {
+        self.has_ended = self.form.is_of_lists();
+        if self.has_ended {
+            Piece::End
+        } else {
+            Piece::Bytes(text)
+        }
     }
 }
 
@@ -279,7 +292,7 @@ impl Pieces for ServedWatchBody {
             return Piece::End;
         }
         if let Some(text) = self.initial_piece() {
-            return Piece::Bytes(text);
+            return self.sent(text);
         }
         let storage = Arc::clone(&self.storage);
         let registration = stop.register(&storage.wake(&self.kind));

@@ -397,3 +397,32 @@ fn a_plain_watch_marks_the_end_of_its_initial_events() {
         assert_eq!(silent.told(), "end", "{query}");
     }
 }
+
+#[test]
+fn metadata_alone_has_a_form_for_lists_and_one_for_objects() {
+    let server = with_maps(&["a", "b"]);
+    let code = |head: &str, form: &str, body: &str| {
+        let accept = format!("accept: application/json;as={form};v=v1;g=meta.k8s.io\r\n");
+        ask_with(&server, head, &format!("{accept}{MERGE}"), body).status
+    };
+    let (of_one, of_list) = ("PartialObjectMetadata", "PartialObjectMetadataList");
+    let one = format!("{MAPS}/a");
+    assert_eq!(code(&format!("GET {MAPS}"), of_list, ""), 200);
+    assert_eq!(code(&format!("GET {MAPS}"), of_one, ""), 406);
+    assert_eq!(code(&format!("GET {one}"), of_one, ""), 200);
+    assert_eq!(code(&format!("GET {one}"), of_list, ""), 406);
+    // What it refuses is the answer, and the write is done.
+    assert_eq!(
+        code(&format!("PATCH {one}"), of_list, r#"{"data":{"k":"2"}}"#),
+        406
+    );
+    assert_eq!(get(&server, &one).body["data"]["k"], "2");
+    let watch = |form: &str| {
+        let accept = format!("accept: application/json;as={form};v=v1;g=meta.k8s.io\r\n");
+        let head = format!("GET {MAPS}?watch=1&timeoutSeconds=1");
+        ask_with(&server, &head, &accept, "").body.to_string()
+    };
+    assert!(watch(of_one).contains("ADDED"));
+    // A real server cannot write the first event, and says nothing.
+    assert!(!watch(of_list).contains("ADDED"));
+}
