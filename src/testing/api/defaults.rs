@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::resources::{ApiResource, CRDS};
+use super::resources::{ApiResource, CRD_GROUP, CRDS};
 use super::storage::metadata_mut;
 
 /// Fills in the fields on which clients rely. Present fields stay.
@@ -40,7 +40,7 @@ pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
             set_default(object, "/status/loadBalancer", json!({}));
             fill_in_ports(object.pointer_mut("/spec/ports"));
         }
-        ("apiextensions.k8s.io", CRDS) => establish(object),
+        (CRD_GROUP, CRDS) => establish(object),
         ("policy", "poddisruptionbudgets") => {
             for count in ["current", "desired"] {
                 set_default(object, &format!("/status/{count}Healthy"), json!(0));

@@ -401,11 +401,25 @@ const BUILT_IN: &[BuiltInKind] = &[
     ),
 ];
 
+/// The group of CRDs.
+pub(super) const CRD_GROUP: &str = "apiextensions.k8s.io";
+
 /// The plural of CRDs, which register kinds.
 pub(super) const CRDS: &str = "customresourcedefinitions";
 
 /// The kinds that a CRD registers: one for each version that is served.
 pub(super) fn of_definition(definition: &Value) -> Vec<ApiResource> {
+    versions_of(definition, |version| {
+        version.get("served").and_then(Value::as_bool) == Some(true)
+    })
+}
+
+/// The kind of the objects of a CRD, which are there even if no version is served.
+pub(super) fn stored_by_definition(definition: &Value) -> Option<ApiResource> {
+    versions_of(definition, |_| true).into_iter().next()
+}
+
+fn versions_of(definition: &Value, is_wanted: impl Fn(&Value) -> bool) -> Vec<ApiResource> {
     let text = |path: &str| {
         let value = definition.pointer(path).and_then(Value::as_str);
         value.unwrap_or_default().to_owned()
@@ -419,11 +433,11 @@ pub(super) fn of_definition(definition: &Value) -> Vec<ApiResource> {
     let versions = definition
         .pointer("/spec/versions")
         .and_then(Value::as_array);
-    let served = versions
+    let wanted = versions
         .into_iter()
         .flatten()
-        .filter(|version| version.get("served").and_then(Value::as_bool) == Some(true));
-    let made = served.filter_map(|version| {
+        .filter(|version| is_wanted(version));
+    let made = wanted.filter_map(|version| {
         let name = version.get("name")?.as_str()?.to_owned();
         let mut resource = Resource::new(
             text("/spec/group"),

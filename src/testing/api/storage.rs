@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::resources::{ApiResource, CRDS, KindRegistry, StorageKey};
+use super::resources::{ApiResource, CRD_GROUP, CRDS, KindRegistry, StorageKey};
 use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Bell, Mutex, MutexGuard, Wake, wake_at};
 
@@ -389,7 +389,7 @@ impl StorageState {
 
     /// Reads the definitions again if they are the changed objects.
     fn redefine(&mut self, kind: &StorageKey) {
-        if (kind.group.as_str(), kind.plural.as_str()) == ("apiextensions.k8s.io", CRDS)
+        if (kind.group.as_str(), kind.plural.as_str()) == (CRD_GROUP, CRDS)
             && let Some(definitions) = self.collections.get(kind)
         {
             let definitions = definitions.objects.values();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::defaults;
 use super::refusal::Refusal;
-use super::resources::{self, ApiResource, CRDS};
+use super::resources::{self, ApiResource, CRD_GROUP, CRDS};
 use super::routes::{ObjectRoute, storage_key_of};
 use super::storage::{
     Storage, StorageState, StoredVersion, metadata_mut, metadata_text, set_metadata, set_type,
@@ -68,6 +68,10 @@ impl ObjectWriter<'_> {
             return Err(Refusal::internal(message));
         }
         check_name(resource, &object)?;
+        if definition_of(state, resource).is_some_and(|(_, found)| is_marked(&found.value)) {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Refusal::forbidden(resource, &name, why));
+        }
         let (kind, key) = (resource.storage_key(), storage_key_of(namespace, &name));
         if let Some(old) = state.get(&kind, &key) {
             let is_going = recorded_grace(&old.value).is_some();
@@ -269,14 +273,18 @@ impl ObjectWriter<'_> {
                 is_pending: true,
             });
         };
-        let object = self.marked(resource, &old.value, grace);
-        if finalizers(&old.value).is_empty() && grace == 0 && !is_namespace {
+        let mut object = self.marked(resource, &old.value, grace);
+        if is_definition {
+            await_objects(&mut object);
+        }
+        if finalizers(&object).is_empty() && grace == 0 && !is_namespace {
             // A graceful delete first marks the object as deleted, which watches see as a change.
             let is_graceful = resource.is("", "pods");
             if is_graceful && !self.is_test {
                 self.store(state, resource, &old.key, object.clone());
             }
             let last = is_graceful.then_some(object);
+        let is_definition = resource.is(CRD_GROUP, CRDS);
             let gone = if self.is_dry_run {
                 Some(Arc::clone(&old))
             } else {
@@ -305,9 +313,12 @@ impl ObjectWriter<'_> {
         // A shorter grace period counts from the first delete.
         let first = recorded_grace(&object).unwrap_or_default();
         let moved = grace.saturating_sub(first);
+        if is_definition && !self.is_dry_run {
+            self.empty_definition(state, &object);
+        }
         let (at, is_past) = self.storage.timestamp_from(&marked, moved);
         set_metadata(&mut object, "deletionTimestamp", Value::from(at));
-        if !is_namespace {
+        if !is_namespace && !is_definition {
             // A pod whose time is over still waits for its kubelet.
             let grace = if is_past { grace.min(1) } else { grace };
             let field = "deletionGracePeriodSeconds";
@@ -315,8 +326,9 @@ impl ObjectWriter<'_> {
         }
         if !marked.is_empty() {
             return object;
+        let is_definition = resource.is(CRD_GROUP, CRDS);
         }
-        if let Some(generation) = object.pointer_mut("/metadata/generation") {
+        if !is_definition && let Some(generation) = object.pointer_mut("/metadata/generation") {
             let count = generation.as_i64().unwrap_or_default();
             *generation = Value::from(count.saturating_add(1));
         }
@@ -396,12 +408,99 @@ fn end_namespace(state: &mut StorageState, namespace: &str) {
     let prefix = format!("{namespace}/");
     let is_empty = !state.collections().any(|(_, collection)| {
         collection
+
+    /// Acts as the server's own controller: deletes the objects of a definition, and the definition
+    /// once there are none.
+    fn empty_definition(self, state: &mut StorageState, definition: &StoredVersion) {
+        let Some(kind) = resources::stored_by_definition(&definition.value) else {
+            return;
+        };
+        let kind = Arc::new(kind);
+        let objects = state.collection(&kind.storage_key()).objects.values();
+        let objects: Vec<_> = objects.cloned().collect();
+        for object in objects {
+            let route = ObjectRoute::to_object(&kind, object.namespace(), object.name());
+            if let Err(refusal) = self.delete(state, &route, &DeleteRequest::default()) {
+                log::debug!("API server: {kind} {}: {}", object.key, refusal.message());
+            }
+        }
+        end_definition(state, &kind);
+    }
+}
+
+/// What holds a definition back until its objects are gone.
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Has a deleted definition wait for the end of its objects.
+fn await_objects(definition: &mut Value) {
+    if !finalizers(definition).contains(&CLEANUP) {
+        let mut all: Vec<_> = finalizers(definition)
+            .into_iter()
+            .map(Value::from)
+            .collect();
+        all.push(Value::from(CLEANUP));
+        set_metadata(definition, "finalizers", Value::Array(all));
+    }
+    let conditions = definition.pointer_mut("/status/conditions");
+    if let Some(conditions) = conditions.and_then(Value::as_array_mut) {
+        conditions.retain(|one| one.get("type") != Some(&Value::from("Terminating")));
+        conditions.push(json!({
+            "type": "Terminating",
+            "status": "True",
+            "reason": "InstanceDeletionPending",
+            "message": "CustomResourceDefinition marked for deletion; CustomResource deletion \
+                will begin soon",
+        }));
+    }
+}
+
+/// The definition that made a kind, with the kind of definitions.
+fn definition_of(
+    state: &StorageState,
+    resource: &ApiResource,
+) -> Option<(Arc<ApiResource>, Arc<StoredVersion>)> {
+    if resource.traits().is_built_in {
+        return None;
+    }
+    let definitions = state.registry.find(CRD_GROUP, "v1", CRDS)?;
+    let name = format!("{}.{}", resource.plural(), resource.group());
+    let found = state.get(&definitions.storage_key(), &name)?;
+    Some((Arc::clone(definitions), found))
+}
+
+/// Lets go of a deleted definition whose last object is gone.
+fn end_definition(state: &mut StorageState, resource: &ApiResource) {
+    let Some((definitions, found)) = definition_of(state, resource) else {
+        return;
+    };
+    let is_empty = state.collection(&resource.storage_key()).objects.is_empty();
+    if !is_empty || !is_marked(&found.value) {
+        return;
+    }
+    let rest = finalizers(&found.value).into_iter();
+    let rest: Vec<_> = rest
+        .filter(|one| *one != CLEANUP)
+        .map(Value::from)
+        .collect();
+    let mut object = found.value.clone();
+    let is_held = !rest.is_empty();
+    set_metadata(&mut object, "finalizers", Value::Array(rest));
+    let kind = definitions.storage_key();
+    if is_held {
+        state.put(&kind, &found.key, object);
+    } else {
+        defaults::drop_server_fields(&mut object);
+        state.remove(&kind, &found.key, Some(object));
+    }
+}
+
+fn is_marked(object: &Value) -> bool {
+    !metadata_text(object, "deletionTimestamp").is_empty()
             .objects
             .keys()
             .any(|key| key.starts_with(&prefix))
     });
-    let is_marked = !metadata_text(&found.value, "deletionTimestamp").is_empty();
-    if is_empty && is_marked && finalizers(&found.value).is_empty() {
+    if is_empty && is_marked(&found.value) && finalizers(&found.value).is_empty() {
         state.remove(&kind, namespace, None);
     }
 }
@@ -414,15 +513,7 @@ fn remove(
     last: Option<Value>,
 ) -> Option<Arc<StoredVersion>> {
     let gone = state.remove(&resource.storage_key(), key, last)?;
-    if resource.is("apiextensions.k8s.io", CRDS) {
-        for made in resources::of_definition(&gone.value) {
-            let kind = made.storage_key();
-            let keys: Vec<_> = state.collection(&kind).objects.keys().cloned().collect();
-            for key in keys {
-                state.remove(&kind, &key, None);
-            }
-        }
-    }
+    end_definition(state, resource);
     if !gone.namespace().is_empty() {
         end_namespace(state, gone.namespace());
     }
@@ -515,8 +606,7 @@ fn check_delete(
 /// The grace period of a deleted object; `None` if it is not deleted.
 fn recorded_grace(object: &Value) -> Option<i64> {
     let grace = object.pointer("/metadata/deletionGracePeriodSeconds");
-    let is_deleted = !metadata_text(object, "deletionTimestamp").is_empty();
-    is_deleted.then(|| grace.and_then(Value::as_i64).unwrap_or_default())
+    is_marked(object).then(|| grace.and_then(Value::as_i64).unwrap_or_default())
 }
 
 /// What a generation counts of an object: its fields, without a status that is written apart, and

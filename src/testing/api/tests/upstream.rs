@@ -426,3 +426,39 @@ fn metadata_alone_has_a_form_for_lists_and_one_for_objects() {
     // A real server cannot write the first event, and says nothing.
     assert!(!watch(of_list).contains("ADDED"));
 }
+
+#[test]
+fn a_definition_goes_after_the_last_of_its_objects() {
+    let server = ApiServer::new().unwrap();
+    server.apply_value(&definition(&["v1"])).unwrap();
+    let racks = "/apis/example.com/v1/namespaces/default/racks";
+    let rack = |name: &str, finalizers: &[&str]| {
+        let object = json!({"kind": "Rack", "apiVersion": "example.com/v1",
+            "metadata": {"name": name, "finalizers": finalizers}});
+        ask(&server, &format!("POST {racks}"), &object).status
+    };
+    assert_eq!(
+        (rack("held", &["example.com/x"]), rack("free", &[])),
+        (201, 201)
+    );
+    let definition =
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/racks.example.com".to_owned();
+    let deleted = ask(&server, &format!("DELETE {definition}"), &Value::Null);
+    let metadata = &deleted.body["metadata"];
+    let cleanup = "customresourcecleanup.apiextensions.k8s.io";
+    assert_eq!(metadata["finalizers"], json!([cleanup]));
+    assert!(metadata["deletionTimestamp"].is_string());
+    let left = get(&server, racks);
+    assert_eq!(names(&left), (vec!["held"], false));
+    assert!(left.body["items"][0]["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(rack("late", &[]), 403);
+    let free = json!({"metadata": {"finalizers": null}});
+    assert_eq!(
+        patch(&server, MERGE, &format!("{racks}/held"), &free).status,
+        200
+    );
+    assert_eq!(
+        (get(&server, &definition).status, get(&server, racks).status),
+        (404, 404)
+    );
+}
