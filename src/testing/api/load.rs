@@ -1,5 +1,7 @@
 //! Loads objects from files: manifests in YAML or JSON, and the lists of a recording.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::server::ApiServer;
@@ -49,34 +51,35 @@ impl ApiServer {
     ///
     /// As [`load`](Self::load).
     pub fn load_recording(&self, recording: &Recording) -> Result<usize, Error> {
-        let mut changes = 0_usize;
+        let mut last = LastStates::default();
         let answers = recording.exchanges().iter().map(Exchange::answer);
         for answer in answers.filter(|answer| answer.status() == 200) {
             let body = answer.body();
             if let Some(list) = serde_json::from_str(&body).ok().filter(is_list) {
-                for object in objects_of(list) {
-                    changes = changes.saturating_add(self.replay(&object)?);
-                }
+                let objects = objects_of(list).into_iter();
+                objects.for_each(|object| last.learn(object, false));
                 continue;
             }
-            let events = body
-                .lines()
-                .map_while(|line| serde_json::from_str(line).ok());
-            for event in events {
-                changes = changes.saturating_add(self.follow(&event)?);
+            let events = body.lines();
+            for mut event in events.map_while(|line| serde_json::from_str::<Value>(line).ok()) {
+                let object = event.get_mut("object").map(Value::take);
+                match (event.get("type").and_then(Value::as_str), object) {
+                    (Some("ADDED" | "MODIFIED"), Some(object)) => last.learn(object, false),
+                    (Some("DELETED"), Some(object)) => last.learn(object, true),
+                    _ => {}
+                }
             }
         }
+        let mut changes = 0_usize;
+        for (object, is_gone) in last.in_order() {
+            let changed = if is_gone {
+                self.remove(&object)?
+            } else {
+                self.replay(&object)?
+            };
+            changes = changes.saturating_add(changed);
+        }
         Ok(changes)
-    }
-
-    /// Applies the event of a watch. Returns the number of changes.
-    fn follow(&self, event: &Value) -> Result<usize, Error> {
-        let object = event.get("object").unwrap_or(&Value::Null);
-        Ok(match event.get("type").and_then(Value::as_str) {
-            Some("ADDED" | "MODIFIED") => self.replay(object)?,
-            Some("DELETED") => self.remove(object)?,
-            _ => 0,
-        })
     }
 
     /// Writes a recorded object. Returns the number of changes. If it cannot follow the present
@@ -86,6 +89,11 @@ impl ApiServer {
             self.remove(object)?;
             self.write_all(std::slice::from_ref(object))?;
         }
+        let marked = self.write(object, |writer, state, route, object| {
+            writer.mark_as(state, route, &object);
+            Ok(())
+        });
+        marked.map_err(|error| about(object, error))?;
         Ok(1)
     }
 
@@ -107,6 +115,61 @@ impl ApiServer {
                 .map_err(|error| about(object, error))?;
         }
         Ok(objects.len())
+    }
+}
+
+/// The newest recorded state of each object, whichever exchange had it.
+#[derive(Default)]
+struct LastStates(BTreeMap<[String; 4], LastState>);
+
+struct LastState {
+    version: u64,
+    object: Value,
+    is_gone: bool,
+}
+
+impl LastStates {
+    fn learn(&mut self, object: Value, is_gone: bool) {
+        let text = |path: &str| {
+            let found = object.pointer(path).and_then(Value::as_str);
+            found.unwrap_or_default().to_owned()
+        };
+        let key = [
+            "/apiVersion",
+            "/kind",
+            "/metadata/namespace",
+            "/metadata/name",
+        ];
+        let key = key.map(text);
+        let version = text("/metadata/resourceVersion")
+            .parse()
+            .unwrap_or_default();
+        // Of equal versions the later one counts: some have none.
+        if self
+            .0
+            .get(&key)
+            .is_none_or(|known| known.version <= version)
+        {
+            let state = LastState {
+                version,
+                object,
+                is_gone,
+            };
+            self.0.insert(key, state);
+        }
+    }
+
+    /// The states in the order of their versions. Definitions come first, since a kind must be
+    /// there before its objects.
+    fn in_order(self) -> impl Iterator<Item = (Value, bool)> {
+        let is_object = |kind: &str| kind != "CustomResourceDefinition";
+        let states = self.0.into_iter();
+        let mut states: Vec<_> = states
+            .map(|([_, kind, _, _], state)| (is_object(&kind), state))
+            .collect();
+        states.sort_by_key(|(is_object, state)| (*is_object, state.version));
+        let states = states.into_iter();
+        states.map(|(_, state)| (state.object, state.is_gone))
     }
 }
 

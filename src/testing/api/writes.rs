@@ -239,6 +239,20 @@ impl ObjectWriter<'_> {
         }
     }
 
+    /// Marks an object as deleted if a recorded state of it is.
+    pub(super) fn mark_as(self, state: &mut StorageState, route: &ObjectRoute, recorded: &Value) {
+        let resource = &route.resource;
+        let Some(old) = state.get(&resource.storage_key(), &route.key()) else {
+            return;
+        };
+        let mut object = old.value.clone();
+        let fields = ["deletionTimestamp", "deletionGracePeriodSeconds"];
+        copy_metadata(recorded, &mut object, &fields);
+        if is_marked(recorded) && object != old.value {
+            self.store(state, resource, &old.key, object);
+        }
+    }
+
     fn store(
         self,
         state: &mut StorageState,
@@ -267,6 +281,7 @@ impl ObjectWriter<'_> {
         let old = old.ok_or_else(|| Refusal::not_found(resource, &route.name))?;
         check_delete(resource, &old, request)?;
         let is_namespace = resource.is("", "namespaces") && !self.is_dry_run;
+        let is_definition = resource.is(CRD_GROUP, CRDS);
         let Some(grace) = self.grace(resource, &old.value, request.grace) else {
             return Ok(DeletedObject {
                 object: old,
@@ -284,7 +299,6 @@ impl ObjectWriter<'_> {
                 self.store(state, resource, &old.key, object.clone());
             }
             let last = is_graceful.then_some(object);
-        let is_definition = resource.is(CRD_GROUP, CRDS);
             let gone = if self.is_dry_run {
                 Some(Arc::clone(&old))
             } else {
@@ -299,6 +313,9 @@ impl ObjectWriter<'_> {
         if is_namespace {
             self.empty_namespace(state, &old.key);
         }
+        if is_definition && !self.is_dry_run {
+            self.empty_definition(state, &object);
+        }
         Ok(DeletedObject {
             object,
             is_pending: true,
@@ -309,13 +326,11 @@ impl ObjectWriter<'_> {
     fn marked(self, resource: &ApiResource, object: &Value, grace: i64) -> Value {
         let mut object = object.clone();
         let is_namespace = resource.is("", "namespaces");
+        let is_definition = resource.is(CRD_GROUP, CRDS);
         let marked = metadata_text(&object, "deletionTimestamp").to_owned();
         // A shorter grace period counts from the first delete.
         let first = recorded_grace(&object).unwrap_or_default();
         let moved = grace.saturating_sub(first);
-        if is_definition && !self.is_dry_run {
-            self.empty_definition(state, &object);
-        }
         let (at, is_past) = self.storage.timestamp_from(&marked, moved);
         set_metadata(&mut object, "deletionTimestamp", Value::from(at));
         if !is_namespace && !is_definition {
@@ -326,7 +341,6 @@ impl ObjectWriter<'_> {
         }
         if !marked.is_empty() {
             return object;
-        let is_definition = resource.is(CRD_GROUP, CRDS);
         }
         if !is_definition && let Some(generation) = object.pointer_mut("/metadata/generation") {
             let count = generation.as_i64().unwrap_or_default();
@@ -394,20 +408,6 @@ impl ObjectWriter<'_> {
         }
         end_namespace(state, namespace);
     }
-}
-
-/// Removes a namespace that is being deleted, if it is empty.
-fn end_namespace(state: &mut StorageState, namespace: &str) {
-    let Some(namespaces) = state.registry.find("", "v1", "namespaces").cloned() else {
-        return;
-    };
-    let kind = namespaces.storage_key();
-    let Some(found) = state.get(&kind, namespace) else {
-        return;
-    };
-    let prefix = format!("{namespace}/");
-    let is_empty = !state.collections().any(|(_, collection)| {
-        collection
 
     /// Acts as the server's own controller: deletes the objects of a definition, and the definition
     /// once there are none.
@@ -496,6 +496,20 @@ fn end_definition(state: &mut StorageState, resource: &ApiResource) {
 
 fn is_marked(object: &Value) -> bool {
     !metadata_text(object, "deletionTimestamp").is_empty()
+}
+
+/// Removes a namespace that is being deleted, if it is empty.
+fn end_namespace(state: &mut StorageState, namespace: &str) {
+    let Some(namespaces) = state.registry.find("", "v1", "namespaces").cloned() else {
+        return;
+    };
+    let kind = namespaces.storage_key();
+    let Some(found) = state.get(&kind, namespace) else {
+        return;
+    };
+    let prefix = format!("{namespace}/");
+    let is_empty = !state.collections().any(|(_, collection)| {
+        collection
             .objects
             .keys()
             .any(|key| key.starts_with(&prefix))

@@ -462,3 +462,49 @@ fn a_definition_goes_after_the_last_of_its_objects() {
         (404, 404)
     );
 }
+
+/// A watch that began early tells of later states than a list that came after it began.
+#[test]
+fn a_recording_ends_in_the_newest_state_of_each_object() {
+    let state = |name: &str, version: &str, value: &str| {
+        json!({"kind": "ConfigMap", "apiVersion": "v1", "data": {"k": value}, "metadata":
+            {"namespace": "shop", "name": name, "resourceVersion": version}})
+    };
+    let event =
+        |kind: &str, object: &Value| format!("{}\n", json!({"type": kind, "object": object}));
+    let mut going = state("going", "9", "late");
+    going["metadata"]["deletionTimestamp"] = json!("2026-11-30T00:00:00Z");
+    going["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    going["metadata"]["finalizers"] = json!(["example.com/x"]);
+    let watch = [
+        event("MODIFIED", &state("changed", "7", "late")),
+        event("DELETED", &state("gone", "8", "late")),
+        event("MODIFIED", &going),
+    ];
+    let items: Vec<_> = ["changed", "gone", "going", "kept"]
+        .map(|name| state(name, "5", "early"))
+        .into();
+    let list = json!({"kind": "ConfigMapList", "apiVersion": "v1", "items": items,
+        "metadata": {"resourceVersion": "5"}});
+    let path = "/api/v1/configmaps";
+    let recording = Recording::new()
+        .with(Exchange::get(
+            &format!("{path}?watch=1"),
+            RecordedAnswer::text(200, watch.concat()),
+        ))
+        .with(Exchange::get(
+            path,
+            RecordedAnswer::text(200, list.to_string()),
+        ));
+    let server = ApiServer::new().unwrap();
+    server.load_recording(&recording).unwrap();
+    let value = |name: &str| {
+        let found = server.get::<ConfigMap>("shop", name).unwrap()?;
+        found.data?.remove("k")
+    };
+    assert_eq!(value("changed").as_deref(), Some("late"));
+    assert_eq!(value("gone"), None);
+    assert_eq!(value("kept").as_deref(), Some("early"));
+    let going = server.get::<ConfigMap>("shop", "going").unwrap().unwrap();
+    assert!(going.metadata.deletion_timestamp.is_some());
+}
