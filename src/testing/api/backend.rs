@@ -404,6 +404,19 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
             )));
         }
     }
+    for field in ["labels", "annotations"] {
+        let is_texts = match object.pointer(&format!("/metadata/{field}")) {
+            None | Some(Value::Null) => true,
+            Some(Value::Object(fields)) => fields.values().all(Value::is_string),
+            Some(_) => false,
+        };
+        if !is_texts {
+            return Err(Refusal::bad_request(format!(
+                "json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} of type \
+                 string"
+            )));
+        }
+    }
     let text = |field: &str| {
         object
             .get(field)

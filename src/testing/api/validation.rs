@@ -1,10 +1,14 @@
 //! Refuses objects that a client writes: with impossible names, or changes of immutable fields.
 
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde_json::Value;
 
 use super::refusal::{FieldComplaint, Refusal};
-use super::resources::ApiResource;
+use super::resources::{ApiResource, CRD_GROUP, CRDS};
 use super::storage::metadata_text;
+use crate::object::LabelMatcher;
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
     characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
@@ -15,7 +19,7 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
     or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', \
     regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
-/// Refuses an object with an invalid name, or an invalid beginning of it.
+/// Refuses an object with an invalid name, or an invalid beginning of it, or invalid metadata.
 pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), Refusal> {
     let (name, prefix) = (
         metadata_text(object, "name"),
@@ -45,10 +49,85 @@ pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), R
     } else {
         complaints.extend(complaint(resource, "metadata.name", name, name));
     }
+    complaints.extend(metadata_complaints(resource, object));
     match complaints.as_slice() {
         [] => Ok(()),
         complaints => Err(Refusal::invalid(resource, name, complaints)),
     }
+}
+
+const KEY: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must \
+    start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex \
+    used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+
+const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, \
+    '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or \
+    'my_value', or '12345', regex used for validation is \
+    '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// The maximum size of all annotations of an object.
+const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
+
+/// Finalizers without a domain that objects of built-in kinds may have.
+const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
+
+/// The complaints about labels, annotations and finalizers.
+fn metadata_complaints(resource: &ApiResource, object: &Value) -> Vec<FieldComplaint> {
+    let told = |field: &str, text: &str, why: &str| {
+        FieldComplaint::invalid(&format!("metadata.{field}"), &Value::from(text), why)
+    };
+    let mut complaints = Vec::new();
+    for (key, value) in texts(object, "labels") {
+        complaints.extend((!is_label(key, "")).then(|| told("labels", key, KEY)));
+        complaints.extend((!is_label("a", value)).then(|| told("labels", value, VALUE)));
+    }
+    let mut bytes = 0_usize;
+    for (key, value) in texts(object, "annotations") {
+        bytes = bytes.saturating_add(key.len()).saturating_add(value.len());
+        let is_known = is_label(&key.to_lowercase(), "");
+        complaints.extend((!is_known).then(|| told("annotations", key, KEY)));
+    }
+    if bytes > ANNOTATION_BYTES_MAX {
+        let field = "metadata.annotations";
+        complaints.push(FieldComplaint::too_long(field, ANNOTATION_BYTES_MAX));
+    }
+    let finalizers = finalizers(object);
+    for name in &finalizers {
+        complaints.extend((!is_label(name, "")).then(|| told("finalizers", name, KEY)));
+    }
+    let (orphan, foreground) = ("orphan", "foregroundDeletion");
+    if finalizers.contains(&orphan) && finalizers.contains(&foreground) {
+        let why = format!("finalizer {orphan} and {foreground} cannot be both set");
+        let all = Value::from(finalizers.clone());
+        complaints.push(FieldComplaint::invalid("metadata.finalizers", &all, &why));
+    }
+    if resource.traits().is_built_in && !resource.is(CRD_GROUP, CRDS) {
+        for (index, name) in finalizers.iter().enumerate() {
+            let is_known = name.contains('/') || STANDARD_FINALIZERS.contains(name);
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            let field = format!("finalizers[{index}]");
+            complaints.extend((!is_known).then(|| told(&field, name, why)));
+        }
+    }
+    complaints
+}
+
+/// Whether an object can have that label.
+fn is_label(key: &str, value: &str) -> bool {
+    let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let selector = LabelSelector {
+        match_labels: Some(labels),
+        ..LabelSelector::default()
+    };
+    LabelMatcher::of_object(&selector).is_ok()
+}
+
+/// The texts in a field of the metadata, by their keys.
+fn texts<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let metadata = object.get("metadata");
+    let texts = metadata.and_then(|metadata| metadata.get(field)?.as_object());
+    let texts = texts.into_iter().flatten();
+    texts.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
 }
 
 /// The complaint about a name in that field, which it shows as `told`.
@@ -90,7 +169,7 @@ pub(super) fn check_update(
     old: &Value,
     new: &Value,
 ) -> Result<(), Refusal> {
-    let mut complaints = Vec::new();
+    let mut complaints = metadata_complaints(resource, new);
     let is_immutable = old.get("immutable").and_then(Value::as_bool) == Some(true);
     if is_immutable && matches!(resource.plural(), "secrets" | "configmaps") {
         let message = "field is immutable when `immutable` is set";

@@ -508,3 +508,39 @@ fn a_recording_ends_in_the_newest_state_of_each_object() {
     let going = server.get::<ConfigMap>("shop", "going").unwrap().unwrap();
     assert!(going.metadata.deletion_timestamp.is_some());
 }
+
+#[test]
+fn metadata_that_no_object_can_have_is_refused() {
+    let server = with_maps(&["a"]);
+    let long = "x".repeat(64);
+    let large = "x".repeat(256 * 1024);
+    let rows = [
+        (json!({"labels": {"a b": ""}}), 422),
+        (json!({"labels": {"a": "b c"}}), 422),
+        (json!({"labels": {"a": long}}), 422),
+        (json!({"labels": {"a": 1}}), 400),
+        (json!({"labels": {"x.io/a": "b", "c": ""}}), 201),
+        (json!({"annotations": {"a b": ""}}), 422),
+        (json!({"annotations": {"X.io/a": "b c"}}), 201),
+        (json!({"annotations": {"a": large}}), 422),
+        (json!({"finalizers": ["a"]}), 422),
+        (json!({"finalizers": ["x.io/a b"]}), 422),
+        (json!({"finalizers": ["orphan", "foregroundDeletion"]}), 422),
+        (json!({"finalizers": ["x.io/a", "kubernetes"]}), 201),
+    ];
+    for (mut metadata, code) in rows {
+        let told = metadata.to_string().chars().take(80).collect::<String>();
+        let change = json!({"metadata": metadata});
+        let path = format!("{MAPS}/a?dryRun=All");
+        let patched = patch(&server, MERGE, &path, &change);
+        assert_eq!(
+            patched.status,
+            if code == 201 { 200 } else { code },
+            "{told}"
+        );
+        metadata["name"] = json!("b");
+        let made = json!({"metadata": metadata});
+        let created = ask(&server, &format!("POST {MAPS}?dryRun=All"), &made);
+        assert_eq!(created.status, code, "{told}: {}", created.body);
+    }
+}
