@@ -214,10 +214,11 @@ impl ApiBackend {
 
     /// Answers a path that is not about objects.
     fn own_path(&self, request: &RequestMessage, accept: &str) -> Result<JsonAnswer, Refusal> {
-        if request.method != "GET" {
+        let path = request.target.path.trim_end_matches('/');
+        let is_head = request.method == "HEAD";
+        if request.method != "GET" && !(is_head && is_health(path)) {
             return Err(Refusal::method_not_allowed());
         }
-        let path = request.target.path.trim_end_matches('/');
         if is_health(path) {
             return Ok(JsonAnswer {
                 content_type: "text/plain; charset=utf-8",

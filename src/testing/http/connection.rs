@@ -345,6 +345,7 @@ impl<T: Read + Write> Sending<'_, T> {
             return Ok(Flow::Close);
         }
         if let Some(Act::InterimFlood(count)) = act {
+            has_body: request.method != "HEAD",
             for _ in 0..*count {
                 self.stream.write_all(b"HTTP/1.1 103 Early Hints\r\n\r\n")?;
                 if self.stop.is_stopped() {
@@ -356,7 +357,7 @@ impl<T: Read + Write> Sending<'_, T> {
             .headers
             .iter()
             .any(|(name, _)| name == "content-length");
-        let framing = if is_stated {
+        let framing = if is_stated || !self.has_body {
             Framing::Length
         } else {
             Framing::Chunked
@@ -367,6 +368,7 @@ impl<T: Read + Write> Sending<'_, T> {
             match reply.body.next(self.stop) {
                 Piece::Bytes(bytes) => flow = self.write(Sent::Body, &bytes, framing)?,
                 Piece::End => {
+    has_body: bool,
                     write_end(self.stream, framing)?;
                     if act == Some(&Act::HalfOpen) {
                         self.stop.wait();
@@ -396,6 +398,9 @@ impl<T: Read + Write> Sending<'_, T> {
     /// Sends a whole body with a length that is wrong by `by`, or a watch with that length.
     fn send_with_length(&mut self, mut reply: Reply<'_>, by: i64) -> io::Result<Flow> {
         let mut body = Vec::new();
+        if !self.has_body {
+            return Ok(flow);
+        }
         let mut stated = by;
         if !self.is_watch {
             while let Piece::Bytes(bytes) = reply.body.next(self.stop) {
@@ -410,7 +415,9 @@ impl<T: Read + Write> Sending<'_, T> {
         reply.headers.push(length);
         let head = head(reply.status, &reply.headers, Framing::Length);
         self.stream.write_all(&head)?;
-        self.stream.write_all(&body)?;
+        if self.has_body {
+            self.stream.write_all(&body)?;
+        }
         self.stream.flush()?;
         Ok(Flow::Close)
     }

@@ -544,3 +544,26 @@ fn metadata_that_no_object_can_have_is_refused() {
         assert_eq!(created.status, code, "{told}: {}", created.body);
     }
 }
+
+/// A body would be taken for the next answer on the connection.
+#[test]
+fn an_answer_to_head_has_no_body() {
+    let server = with_maps(&["a"]);
+    for (path, code) in [("/healthz", 200), ("/version", 405), (MAPS, 405)] {
+        let mut text = String::new();
+        send(
+            &server,
+            &format!("HEAD {path}"),
+            "connection: close\r\n",
+            "",
+        )
+        .read_to_string(&mut text)
+        .unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with(&format!("HTTP/1.1 {code} ")), "{head}");
+        assert!(
+            head.contains("content-length: ") && body.is_empty(),
+            "{path}: {body:?}"
+        );
+    }
+}
