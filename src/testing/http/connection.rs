@@ -1,13 +1,15 @@
 //! One client's connection: requests in, the backend's answers out, with the faults on top.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 
 use super::faults::{Act, Flow, Met, Sent, WireFault, changed, instead};
-use super::message::{Framing, RequestMessage, Requests, head, write_end, write_piece};
+use super::message::{
+    BODY_BYTES_MAX, Framing, RequestMessage, Requests, head, write_end, write_piece,
+};
 use super::received::Answered;
 use super::server::ServerCore;
 use super::service::{Handler, reset};
@@ -87,9 +89,27 @@ impl<S: Backend> ServerCore<S> {
 const NO_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request";
 
+/// The server's answer to a body that is too long.
+fn too_large() -> String {
+    let status = serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("Request entity too large: limit is {BODY_BYTES_MAX}"),
+        "reason": "RequestEntityTooLarge", "code": 413,
+    });
+    let body = format!("{status}\n");
+    format!(
+        "HTTP/1.1 413 Request Entity Too Large\r\nContent-Type: application/json\r\n\
+         Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 /// Go's answer to a plain request on a port with TLS.
 const NO_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\n\
     Client sent an HTTP request to an HTTPS server.\n";
+
+/// How much of a body that is too long is read behind its refusal.
+const REST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The beginnings of plain requests to which Go gives that answer.
 const PLAIN: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
@@ -273,11 +293,24 @@ impl<'a, S: Backend, T: Read + Write> ServedConnection<'a, S, T> {
             socket,
             patience,
         });
-        if let Err(error) = &next
-            && error.kind() == io::ErrorKind::InvalidData
-        {
+        let Err(error) = &next else {
+            return next;
+        };
+        if error.kind() == io::ErrorKind::InvalidData {
             self.stream.write_all(NO_REQUEST)?;
             self.stream.flush()?;
+        }
+        if error.kind() == io::ErrorKind::FileTooLarge {
+            self.stream.write_all(too_large().as_bytes())?;
+            self.stream.flush()?;
+            socket.shutdown(Shutdown::Write)?;
+            // A close before the rest was read would reset the connection, and the answer with it.
+            let rest = &mut Requesting {
+                stream: &mut self.stream,
+                socket,
+                patience: Patience::begun(self.server.request_wait),
+            };
+            io::copy(&mut rest.take(REST_BYTES_MAX), &mut io::sink())?;
         }
         next
     }
@@ -312,6 +345,7 @@ impl<'a, S: Backend, T: Read + Write> ServedConnection<'a, S, T> {
             stop: self.stop,
             fault: wire.as_ref().and_then(WireFault::of),
             is_watch: request.target.is_watch(),
+            has_body: request.method != "HEAD",
         }
         .send(reply, wire.as_ref())
     }
@@ -334,6 +368,7 @@ struct Sending<'a, T> {
     stop: &'a StopToken,
     fault: Option<WireFault>,
     is_watch: bool,
+    has_body: bool,
 }
 
 impl<T: Read + Write> Sending<'_, T> {
@@ -345,7 +380,6 @@ impl<T: Read + Write> Sending<'_, T> {
             return Ok(Flow::Close);
         }
         if let Some(Act::InterimFlood(count)) = act {
-            has_body: request.method != "HEAD",
             for _ in 0..*count {
                 self.stream.write_all(b"HTTP/1.1 103 Early Hints\r\n\r\n")?;
                 if self.stop.is_stopped() {
@@ -364,11 +398,13 @@ impl<T: Read + Write> Sending<'_, T> {
         };
         let head = head(reply.status, &reply.headers, framing);
         let mut flow = self.write(Sent::Head, &head, Framing::Length)?;
+        if !self.has_body {
+            return Ok(flow);
+        }
         while flow == Flow::On {
             match reply.body.next(self.stop) {
                 Piece::Bytes(bytes) => flow = self.write(Sent::Body, &bytes, framing)?,
                 Piece::End => {
-    has_body: bool,
                     write_end(self.stream, framing)?;
                     if act == Some(&Act::HalfOpen) {
                         self.stop.wait();
@@ -398,9 +434,6 @@ impl<T: Read + Write> Sending<'_, T> {
     /// Sends a whole body with a length that is wrong by `by`, or a watch with that length.
     fn send_with_length(&mut self, mut reply: Reply<'_>, by: i64) -> io::Result<Flow> {
         let mut body = Vec::new();
-        if !self.has_body {
-            return Ok(flow);
-        }
         let mut stated = by;
         if !self.is_watch {
             while let Piece::Bytes(bytes) = reply.body.next(self.stop) {

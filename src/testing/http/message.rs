@@ -8,7 +8,7 @@ use crate::testing::recording::Target;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// The maximum size of a request's body, as in kube-apiservers.
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+pub(super) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 const TOO_LONG: &str = "the body of the request is too long";
 
@@ -108,7 +108,7 @@ impl Requests {
                 }
             }
             if body.len().saturating_add(length) > BODY_BYTES_MAX {
-                return Err(invalid(TOO_LONG));
+                return Err(too_long());
             }
             body.extend(self.take(stream, length)?);
             self.line(stream)?;
@@ -141,7 +141,7 @@ impl Requests {
 
     fn take(&mut self, stream: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
         if length > BODY_BYTES_MAX {
-            return Err(invalid(TOO_LONG));
+            return Err(too_long());
         }
         while self.buffer.len() < length {
             if self.fill(stream)? == 0 {
@@ -184,6 +184,10 @@ fn parse(head: &[u8]) -> io::Result<RequestMessage> {
             .collect(),
         body: Vec::new(),
     })
+}
+
+fn too_long() -> io::Error {
+    io::Error::new(io::ErrorKind::FileTooLarge, TOO_LONG)
 }
 
 fn invalid(what: &str) -> io::Error {

@@ -567,3 +567,16 @@ fn an_answer_to_head_has_no_body() {
         );
     }
 }
+
+#[test]
+fn a_body_that_is_too_large_is_refused_as_such() {
+    let server = ApiServer::new().unwrap();
+    let object = json!({"metadata": {"name": "a"}, "data": {"k": "x".repeat(3 * 1024 * 1024)}});
+    let refused = ask(&server, &format!("POST {MAPS}"), &object);
+    let why = "Request entity too large: limit is 3145728";
+    assert_eq!(
+        (refused.status, &refused.body["message"]),
+        (413, &json!(why))
+    );
+    assert!(server.wait_for_watches(soon(), |open| open == 0));
+}
