@@ -2,6 +2,7 @@
 //! but for what stands in the table of differences.
 
 mod answers;
+mod options;
 mod restored;
 mod rows;
 mod rules;
@@ -12,6 +13,7 @@ use std::fmt::Write as _;
 use kubecache::testing::{AccessRule, ApiServer};
 
 use self::answers::{Memory, compared};
+use self::options::OPTIONS;
 use self::rows::{DIFFERENCES, ROWS, Row};
 use self::rules::RULES;
 use self::servers::ServerUnderTest;
@@ -37,7 +39,7 @@ fn the_server_of_the_tests_answers_as_a_real_one() {
     let _up = cluster();
     let model = model();
     let mut comparison = Comparison::new(&model);
-    for row in ROWS.iter().chain(RULES) {
+    for row in ROWS.iter().chain(RULES).chain(OPTIONS) {
         let known = DIFFERENCES.iter().find(|(name, _)| *name == row.name);
         comparison.ask(row, known.map(|(_, reason)| *reason));
     }
