@@ -133,7 +133,10 @@ const FLOORS_OF_HTTP: Floors = &[
             "tls",
         ],
     ),
-    ("client_metric", &["certificates", "credentials"]),
+    (
+        "client_metric",
+        &["certificates", "credentials", "requests"],
+    ),
     (
         "agent",
         &[

@@ -174,6 +174,12 @@ impl Endpoint {
         Ok(credential)
     }
 
+    /// Reports a request that was sent, and the status code of its answer, if one came.
+    fn sent(&self, request: &HttpRequest<'_>, code: Option<u16>, is_retry: bool) {
+        let method = request.method().as_str();
+        self.metrics.sent(method, code, is_retry);
+    }
+
     /// Whether the source has returned another credential since the server rejected `rejected`.
     /// Each token is tried once. Blocks as [`current`](ActiveCredentials::current) does.
     ///
@@ -187,8 +193,7 @@ impl Endpoint {
         call: &CallContext,
     ) -> Result<bool, Error> {
         let renewed = self.credentials.current(call);
-        let method = request.method().as_str();
-        let renewed = renewed.inspect_err(|_none| self.metrics.sent(method, None, true))?;
+        let renewed = renewed.inspect_err(|_none| self.sent(request, None, true))?;
         let pair = renewed.as_deref().zip(rejected);
         Ok(!pair.is_some_and(|(renewed, rejected)| renewed.is_same(rejected)))
     }
@@ -374,10 +379,6 @@ impl Agent {
     ) -> Result<UnreadResponse, Error> {
         refuse_loud_logs()?;
         let (mut second_try, mut is_retry) = (request.second_try, call.is_retry);
-        let sent = |code, is_retry| {
-            let method = request.method().as_str();
-            endpoint.metrics.sent(method, code, is_retry);
-        };
         let (mut first_byte, mut first_silence, mut asks) = (request.first_byte, None, true);
         loop {
             if call.stop().is_stopped() {
@@ -385,7 +386,8 @@ impl Agent {
             }
             let agent = self.inner();
             let credential = endpoint.credential(call);
-            let credential = credential.inspect_err(|_none| sent(None, is_retry))?;
+            let credential =
+                credential.inspect_err(|_none| endpoint.sent(request, None, is_retry))?;
             let head = head(endpoint, request, credential.as_deref(), what)?;
             let begun = Clock::system().now();
             let mut trying = self.limited(endpoint, request, call, second_try.is_some());
@@ -400,7 +402,7 @@ impl Agent {
                     self.pool.lock().last_wait = waited;
                     let status = response.status().as_u16();
                     call.enter_phase(RequestPhase::Body { status, bytes: 0 });
-                    sent(Some(status), is_retry);
+                    endpoint.sent(request, Some(status), is_retry);
                     return Ok(UnreadResponse {
                         response,
                         socket: tried_by.and_then(|call| call.socket),
@@ -414,7 +416,7 @@ impl Agent {
             if has_ended && next(AnswerKind::Ended) == NextRequest::Same {
                 continue;
             }
-            sent(None, is_retry);
+            endpoint.sent(request, None, is_retry);
             let may_repeat = dialed || !maybe_applied;
             if asks && may_repeat && endpoint.asks_anew(tried_by.as_ref(), credential.as_deref()) {
                 asks = false;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::certificates::client_certificate::ClientCertificate;
 use super::credentials::{CredentialsStatus, PluginRun};
-use super::send::known_method;
+use super::requests::known_method;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::hooks::{Hook, Reading, Telemetry};

@@ -16,7 +16,7 @@ use super::calls::slots::Slot;
 use super::client_context::{ClientContext, ClientInner};
 use super::client_options::ClientOptions;
 use super::requests;
-use super::watch_stream::{DECODER, OpenWatch, WatchBody};
+use super::watch_stream::{OpenWatch, WatchBody};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
@@ -480,7 +480,7 @@ impl<K: Object> ObjectGetter<K> {
         let buffer = read_body(&mut answer, options, self.decode.item_bytes_max)?;
         let mut skipped_bytes = 0;
         let decode = || decode_object(buffer.pending(), &self.decode, &mut skipped_bytes);
-        let object = guard_call(DECODER, decode);
+        let object = guard_call(errors::DECODER, decode);
         answer.decoded(&mut skipped_bytes);
         let object: Arc<StoredObject<K>> = object.map_err(|error| answer.failed(error))?;
         // An error is better than one object's content under the name of another.

@@ -11,6 +11,14 @@ use crate::wire::Trim;
 /// The parameter of a version.
 const VERSION: &str = "resourceVersion";
 
+/// The methods that a request may have.
+pub(crate) const METHODS: &str = "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE";
+
+/// The method of that name.
+pub(crate) fn known_method(name: &str) -> Option<&'static str> {
+    METHODS.split(", ").find(|known| *known == name)
+}
+
 /// The representation of objects in full.
 pub(crate) const JSON: &str = "application/json";
 

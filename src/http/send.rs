@@ -25,14 +25,6 @@ use crate::sync::Arc;
 use crate::wire::{Buffer, Wiped};
 use crate::worker::StopToken;
 
-/// The methods that a request may have.
-const METHODS: &str = "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE";
-
-/// The method of that name.
-pub(super) fn known_method(name: &str) -> Option<&'static str> {
-    METHODS.split(", ").find(|known| *known == name)
-}
-
 /// The headers that the transport sets, beside those that the configuration sets.
 const OWN_HEADERS: &str = "accept-encoding authorization connection content-length expect host te \
                            trailer transfer-encoding upgrade";
@@ -123,10 +115,10 @@ impl Request {
     ///
     /// `Config` names the field that cannot be sent; `TooLarge` for a body beyond `bytes_max`.
     fn payload(&self, own: &HeaderMap, bytes_max: usize) -> Result<Payload<'_>, Error> {
-        let method =
-            known_method(&self.method).and_then(|known| Method::from_bytes(known.as_bytes()).ok());
-        let method =
-            method.ok_or_else(|| self.unusable("method", &format!("it is none of {METHODS}")))?;
+        let known = requests::known_method(&self.method);
+        let method = known.and_then(|known| Method::from_bytes(known.as_bytes()).ok());
+        let fault = || format!("it is none of {}", requests::METHODS);
+        let method = method.ok_or_else(|| self.unusable("method", &fault()))?;
         let (path, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
         let foreign = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'#' | b'\\');
         let faults = [

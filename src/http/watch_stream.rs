@@ -31,9 +31,6 @@ use crate::sync::Arc;
 use crate::wire::EventDecoder;
 use crate::worker::StopToken;
 
-/// Names the decoder in the error of a panic in it.
-pub(super) const DECODER: &str = "the decoder of the objects";
-
 /// The maximum of reads after a passed deadline. It suffices for the bytes in a socket, and for the
 /// longest event.
 const LATE_READS: usize = 256;
@@ -95,7 +92,7 @@ impl<K: Object> OpenWatch<K> {
                 decode_elsewhere(client, body)?
             }
             Some(_) | None => {
-                let event = guard_call(DECODER, || body.decode())?;
+                let event = guard_call(errors::DECODER, || body.decode())?;
                 (body, event)
             }
         };
@@ -140,7 +137,7 @@ fn decode_elsewhere<K: Object>(
 ) -> Result<Decoded<K>, Error> {
     let what = Arc::clone(&body.answer.what);
     let call = body.answer.call.ending(NamedDeadline::NEVER);
-    let (job, decoding) = answering(DECODER, move |_| {
+    let (job, decoding) = answering(errors::DECODER, move |_| {
         let event = body.decode()?;
         Ok((body, event))
     });

@@ -7,7 +7,6 @@ use super::calls::errors;
 use super::client::Client;
 use super::requests;
 use super::send::Request;
-use super::watch_stream::DECODER;
 use crate::clock::IntoDeadline;
 use crate::error::Error;
 use crate::guard::guard_call;
@@ -297,7 +296,7 @@ impl Client {
         } else {
             response.body()
         };
-        let decoded = guard_call(DECODER, || decode_object(object, &decode, &mut 0));
+        let decoded = guard_call(errors::DECODER, || decode_object(object, &decode, &mut 0));
         decoded.map_err(|error| {
             errors::maybe_applied_if(true, error.of_request(&format!("{request:?}")))
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus::core::Collector as _;
-use prometheus::proto::{LabelPair, MetricFamily};
+use prometheus::proto::{self, LabelPair, MetricFamily};
 use prometheus::{Histogram, IntCounterVec, IntGauge, Registry};
 
 use super::page::{Labels, Metric, metrics, number, show};
@@ -104,7 +104,7 @@ impl InformerSeries {
             *lag = (*lag).max(readings.lag.unwrap_or_default());
         }
         let counted = counted.iter().flat_map(MetricFamily::get_metric);
-        let labels = counted.flat_map(|series| series.get_label());
+        let labels = counted.flat_map(proto::Metric::get_label);
         let names = labels.filter(|label| label.name() == HANDLER);
         for name in names.map(LabelPair::value) {
             if !by_name.contains_key(name) {

@@ -12,6 +12,9 @@ use crate::error::{Error, ErrorKind};
 use crate::object::{Status, visible};
 use crate::wire::decode_status;
 
+/// Names the decoder in the error of a panic in it.
+pub(crate) const DECODER: &str = "the decoder of the objects";
+
 /// How much an error repeats at most of a text that is no `Status`.
 const TEXT_CHARS_MAX: usize = 200;
 
