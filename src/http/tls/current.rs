@@ -251,17 +251,21 @@ impl TlsReloader {
         // What kept them from being read may end, and their stamp stay the same.
         self.current.lock().files.settled &= authorities.is_ok() && identity.is_ok();
         // One that cannot be used keeps the other from nothing.
-        let authorities = authorities.and_then(|new| match new == settings.authorities {
-            true => Ok(()),
-            false => self.change(|parts| parts.settings.authorities.clone_from(&new)),
+        let authorities = authorities.and_then(|new| {
+            if new == settings.authorities {
+                return Ok(());
+            }
+            self.change(|parts| parts.settings.authorities.clone_from(&new))
         });
-        let identity = identity.and_then(|new| match new == settings.identity {
-            true => Ok(()),
-            false => self.change(|parts| {
+        let identity = identity.and_then(|new| {
+            if new == settings.identity {
+                return Ok(());
+            }
+            self.change(|parts| {
                 if parts.number == number {
                     parts.settings.identity.clone_from(&new);
                 }
-            }),
+            })
         });
         let errors = [authorities, identity].into_iter().filter_map(Result::err);
         let complaints: Vec<_> = errors.map(|error| error.to_string()).collect();

@@ -160,13 +160,12 @@ fn read(stdout: &mut Option<ChildStdout>, output: &mut Buffer) -> Result<(), Chi
 fn reap_left(left: &AtomicI32) -> Result<(), ChildFailure> {
     let number = left.load(Ordering::SeqCst);
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    match Pid::from_raw(number).map(|pid| waitid(WaitId::Pid(pid), look)) {
-        Some(Ok(None) | Err(Errno::INTR)) => Err(ChildFailure::Left(number)),
-        _ => {
-            left.store(0, Ordering::SeqCst);
-            Ok(())
-        }
+    let looked = Pid::from_raw(number).map(|pid| waitid(WaitId::Pid(pid), look));
+    if let Some(Ok(None) | Err(Errno::INTR)) = looked {
+        return Err(ChildFailure::Left(number));
     }
+    left.store(0, Ordering::SeqCst);
+    Ok(())
 }
 
 impl RunningChild<'_> {
