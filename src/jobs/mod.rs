@@ -437,7 +437,10 @@ mod tests {
             }
         }
         let threads = ThreadPool::new("t", 1, JobKind::Compute);
-        threads.run(Box::new(|_begun| Some(Arc::new(Bomb) as Leftover)));
+        threads.run(Box::new(|_begun| {
+            let left: Leftover = Arc::new(Bomb);
+            Some(left)
+        }));
         assert_eq!(run(&threads, || 1).recv().unwrap().unwrap(), 1);
         until(|| threads.0.0.state.lock().idle.len() == 1);
         assert_eq!(threads.started(), 1);
