@@ -8,7 +8,6 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use kubecache::clock::Clock;
@@ -259,7 +258,10 @@ impl Run {
         loop {
             match waitid(WaitId::Pgid(Some(self.group)), options) {
                 Ok(Some(_)) | Err(Errno::INTR) => {}
-                Ok(None) if clock.now() < until => thread::sleep(TICK),
+                Ok(None) if clock.now() < until => {
+                    let tick = Timespec::try_from(TICK).ok();
+                    let _passed = poll(&mut [], tick.as_ref()).is_ok();
+                }
                 Ok(None) | Err(_) => return,
             }
         }
