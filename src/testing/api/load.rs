@@ -72,12 +72,11 @@ impl ApiServer {
         }
         let mut changes = 0_usize;
         for (object, is_gone) in last.in_order() {
-            let changed = if is_gone {
+            changes = changes.saturating_add(if is_gone {
                 self.remove(&object)?
             } else {
                 self.replay(&object)?
-            };
-            changes = changes.saturating_add(changed);
+            });
         }
         Ok(changes)
     }

@@ -4,6 +4,7 @@ mod access;
 mod backend;
 mod builder;
 mod defaults;
+mod definitions;
 mod discovery;
 mod kubeconfig;
 mod list_options;

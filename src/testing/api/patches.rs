@@ -377,36 +377,48 @@ impl StrategicMerge<'_> {
                 }
                 continue;
             }
-            let merging = self.merging(own, &name);
-            match value {
-                Value::Null => drop(fields.remove(&name)),
-                Value::Object(patch) => {
-                    let field = fields.entry(name.clone()).or_insert(Value::Null);
-                    if merging == Some(Replaced) {
-                        *field = Value::Null;
-                    }
-                    self.object(&name, field, patch)?;
-                }
-                Value::Array(items) => {
-                    let field = fields.entry(name.clone()).or_insert(Value::Null);
-                    let present = field.as_array_mut().map(std::mem::take);
-                    let present = present.unwrap_or_default();
-                    *field = Value::Array(match merging {
-                        Some(ByKey(key)) if !present.is_empty() => {
-                            self.by_key(&name, present, items, key)?
-                        }
-                        Some(AsSet) => as_set(present, items),
-                        _ => self.added(&name, items)?,
-                    });
-                }
-                Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                    fields.insert(name, value);
-                }
-            }
+            self.field(own, fields, name, value)?;
         }
         for (field, key, order, server) in orders {
             if let Some(items) = fields.get_mut(&field).and_then(Value::as_array_mut) {
                 *items = ordered(std::mem::take(items), &order, &server, key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges one field of the patch into the fields of the object.
+    fn field(
+        self,
+        own: &str,
+        fields: &mut Map<String, Value>,
+        name: String,
+        value: Value,
+    ) -> Result<(), Refusal> {
+        let merging = self.merging(own, &name);
+        match value {
+            Value::Null => drop(fields.remove(&name)),
+            Value::Object(patch) => {
+                let field = fields.entry(name.clone()).or_insert(Value::Null);
+                if merging == Some(Replaced) {
+                    *field = Value::Null;
+                }
+                self.object(&name, field, patch)?;
+            }
+            Value::Array(items) => {
+                let field = fields.entry(name.clone()).or_insert(Value::Null);
+                let present = field.as_array_mut().map(std::mem::take);
+                let present = present.unwrap_or_default();
+                *field = Value::Array(match merging {
+                    Some(ByKey(key)) if !present.is_empty() => {
+                        self.by_key(&name, present, items, key)?
+                    }
+                    Some(AsSet) => as_set(present, items),
+                    _ => self.added(&name, items)?,
+                });
+            }
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+                fields.insert(name, value);
             }
         }
         Ok(())
@@ -431,7 +443,11 @@ impl StrategicMerge<'_> {
                     self.object(field, &mut made, item)?;
                     added.push(made);
                 }
-                other => added.push(other),
+                item @ (Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_)) => added.push(item),
             }
         }
         Ok(added)

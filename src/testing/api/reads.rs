@@ -51,7 +51,7 @@ pub(super) fn list(
         .map(|(_, object)| object)
         .filter(|object| filter.is_in_range(object));
     let mut items = Vec::new();
-    while let Some(object) = behind.next() {
+    for object in behind.by_ref() {
         if filter.matches(resource, object) {
             items.push(Arc::clone(object));
         }

@@ -143,6 +143,11 @@ pub(super) fn metadata_text<'a>(value: &'a Value, field: &str) -> &'a str {
     text.and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Whether an object is being deleted.
+pub(super) fn is_marked(object: &Value) -> bool {
+    !metadata_text(object, "deletionTimestamp").is_empty()
+}
+
 /// The text of all fields but kind and API version, with the closing brace: metadata first.
 fn text_behind_type(value: &Value) -> Vec<u8> {
     let fields = value.as_object();

@@ -6,11 +6,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::defaults;
+use super::definitions::{await_objects, definition_of, end_definition};
 use super::refusal::Refusal;
 use super::resources::{self, ApiResource, CRD_GROUP, CRDS};
 use super::routes::{ObjectRoute, storage_key_of};
 use super::storage::{
-    Storage, StorageState, StoredVersion, metadata_mut, metadata_text, set_metadata, set_type,
+    Storage, StorageState, StoredVersion, is_marked, metadata_mut, metadata_text, set_metadata,
+    set_type,
 };
 use super::validation::{check_name, check_update, finalizers};
 use super::write_options::DeleteRequest;
@@ -426,76 +428,6 @@ impl ObjectWriter<'_> {
         }
         end_definition(state, &kind);
     }
-}
-
-/// What holds a definition back until its objects are gone.
-const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-
-/// Has a deleted definition wait for the end of its objects.
-fn await_objects(definition: &mut Value) {
-    if !finalizers(definition).contains(&CLEANUP) {
-        let mut all: Vec<_> = finalizers(definition)
-            .into_iter()
-            .map(Value::from)
-            .collect();
-        all.push(Value::from(CLEANUP));
-        set_metadata(definition, "finalizers", Value::Array(all));
-    }
-    let conditions = definition.pointer_mut("/status/conditions");
-    if let Some(conditions) = conditions.and_then(Value::as_array_mut) {
-        conditions.retain(|one| one.get("type") != Some(&Value::from("Terminating")));
-        conditions.push(json!({
-            "type": "Terminating",
-            "status": "True",
-            "reason": "InstanceDeletionPending",
-            "message": "CustomResourceDefinition marked for deletion; CustomResource deletion \
-                will begin soon",
-        }));
-    }
-}
-
-/// The definition that made a kind, with the kind of definitions.
-fn definition_of(
-    state: &StorageState,
-    resource: &ApiResource,
-) -> Option<(Arc<ApiResource>, Arc<StoredVersion>)> {
-    if resource.traits().is_built_in {
-        return None;
-    }
-    let definitions = state.registry.find(CRD_GROUP, "v1", CRDS)?;
-    let name = format!("{}.{}", resource.plural(), resource.group());
-    let found = state.get(&definitions.storage_key(), &name)?;
-    Some((Arc::clone(definitions), found))
-}
-
-/// Lets go of a deleted definition whose last object is gone.
-fn end_definition(state: &mut StorageState, resource: &ApiResource) {
-    let Some((definitions, found)) = definition_of(state, resource) else {
-        return;
-    };
-    let is_empty = state.collection(&resource.storage_key()).objects.is_empty();
-    if !is_empty || !is_marked(&found.value) {
-        return;
-    }
-    let rest = finalizers(&found.value).into_iter();
-    let rest: Vec<_> = rest
-        .filter(|one| *one != CLEANUP)
-        .map(Value::from)
-        .collect();
-    let mut object = found.value.clone();
-    let is_held = !rest.is_empty();
-    set_metadata(&mut object, "finalizers", Value::Array(rest));
-    let kind = definitions.storage_key();
-    if is_held {
-        state.put(&kind, &found.key, object);
-    } else {
-        defaults::drop_server_fields(&mut object);
-        state.remove(&kind, &found.key, Some(object));
-    }
-}
-
-fn is_marked(object: &Value) -> bool {
-    !metadata_text(object, "deletionTimestamp").is_empty()
 }
 
 /// Removes a namespace that is being deleted, if it is empty.

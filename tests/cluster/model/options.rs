@@ -98,7 +98,7 @@ pub(super) const OPTIONS: &[Row] = &[
         "PATCH",
         "/api/v1/namespaces/options/configmaps/a?dryRun=Some",
     )
-    .body(r#"{}"#)
+    .body("{}")
     .content_type(MERGE),
     Row::of(
         "options-none-gone",

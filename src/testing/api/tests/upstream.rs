@@ -13,8 +13,8 @@ use crate::testing::{Answer as RecordedAnswer, ApiServer, Exchange, Recording, o
 const MERGE: &str = "content-type: application/merge-patch+json\r\n";
 const STRATEGIC: &str = "content-type: application/strategic-merge-patch+json\r\n";
 
-fn patch(server: &ApiServer, kind: &str, path: &str, patch: &Value) -> Answer {
-    ask_with(server, &format!("PATCH {path}"), kind, &patch.to_string())
+fn patch(server: &ApiServer, kind: &str, path: &str, change: &Value) -> Answer {
+    ask_with(server, &format!("PATCH {path}"), kind, &change.to_string())
 }
 
 /// The names of the objects of a list, and whether it goes on.
@@ -86,8 +86,8 @@ fn a_write_with_an_unknown_kind_of_dry_run_is_refused() {
     }
 }
 
-#[test]
-fn a_strategic_patch_merges_the_lists_whose_types_say_so() {
+/// Objects with lists of each sort.
+fn with_lists() -> ApiServer {
     let server = ApiServer::new().unwrap();
     let apply = |object: Value| server.apply_value(&object).unwrap();
     apply(
@@ -107,6 +107,12 @@ fn a_strategic_patch_merges_the_lists_whose_types_say_so() {
         "spec": {"schedulingGates": [{"name": "a"}, {"name": "b"}],
             "containers": [{"name": "c", "image": "c"}]},
         "status": {"containerStatuses": [{"name": "a"}]}}));
+    server
+}
+
+#[test]
+fn a_strategic_patch_merges_the_lists_whose_types_say_so() {
+    let server = with_lists();
     let (budgets, core) = (
         "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
         "/api/v1",
