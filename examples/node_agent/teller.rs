@@ -1,6 +1,6 @@
 //! Who is told that files have changed: a program is run, a process is signalled.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -151,20 +151,21 @@ impl Tellers {
     /// Tells each of them once of all its objects, so that it runs its program once.
     fn tell_entries(&self, objects: &BTreeSet<ObjectId>) {
         let mut of_entries = self.of_entries.lock();
-        let mut told = BTreeMap::<_, BTreeSet<ObjectId>>::new();
+        let mut told = vec![BTreeSet::new(); of_entries.tellers.len()];
         for object in objects {
             let Some(entry) = self.plan.entry_of_change(object) else {
                 continue;
             };
-            let mut tellers = of_entries.tellers.iter();
-            match tellers.position(|teller| teller.tells == entry.tells) {
-                Some(at) => drop(told.entry(at).or_default().insert(object.clone())),
+            let mut tellers = of_entries.tellers.iter().zip(&mut told);
+            match tellers.find(|(teller, _)| teller.tells == entry.tells) {
+                Some((_, told)) => drop(told.insert(object.clone())),
                 None if entry.tells.is_empty() => {}
                 None => drop(of_entries.early.insert(object.clone())),
             }
         }
-        for (at, objects) in told {
-            of_entries.tellers[at].tell(objects);
+        let told = of_entries.tellers.iter().zip(told);
+        for (teller, objects) in told.filter(|(_, objects)| !objects.is_empty()) {
+            teller.tell(objects);
         }
     }
 
