@@ -57,12 +57,12 @@ pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), R
 }
 
 const KEY: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must \
-    start and end with an alphanumeric character (e.g. 'MyName', or 'my.name', or '123-abc', regex \
-    used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+    start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', \
+    regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
 const VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, \
-    '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue', or \
-    'my_value', or '12345', regex used for validation is \
+    '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
+    'my_value',  or '12345', regex used for validation is \
     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// The maximum size of all annotations of an object.
