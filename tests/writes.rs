@@ -74,6 +74,24 @@ fn an_object_is_created_replaced_and_deleted_once() {
     assert!(gone.is_not_found(), "{gone}");
 }
 
+/// Seen: beside preconditions, a server reads no parameter, and a dry run deleted the object.
+#[test]
+fn a_dry_run_deletes_nothing_wherever_it_is_named() {
+    let (server, client) = start();
+    client.create(&map("1"), &whole(), NEVER).unwrap();
+    let dry = whole().query("dryRun", "All");
+    let count = server.requests().len();
+    let error = client.delete::<ConfigMap>(&key(), &json!({}), &dry, NEVER);
+    let error = error.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("dryRun"), "{error}");
+    assert_eq!(server.requests().len(), count);
+    let delete = |how, options| client.delete::<ConfigMap>(&key(), how, options, NEVER);
+    delete(&Value::Null, &dry).unwrap();
+    delete(&json!({"dryRun": ["All"]}), &whole()).unwrap();
+    assert_eq!(value(&client.get::<ConfigMap>(&key()).unwrap()), Some("1"));
+}
+
 #[test]
 fn each_patch_has_its_content_type() {
     let (server, client) = start();

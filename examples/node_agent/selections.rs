@@ -103,14 +103,15 @@ impl Selections {
     /// server has deleted since where the entry keeps their files.
     pub(crate) fn found(&self, managers: &Managers) -> BTreeMap<ObjectId, Arc<Entry>> {
         let mut found = BTreeMap::new();
-        let mut seen = BTreeSet::new();
+        let mut seen = Vec::new();
         for (selection, entry) in &self.entries {
             let Some((keys, _)) = self.running.get(selection) else {
                 continue;
             };
-            if !seen.insert(selection) {
+            if seen.contains(&selection) {
                 continue;
             }
+            seen.push(selection);
             let object = |key: &ObjectKey| ObjectId {
                 kind: selection.kind.into(),
                 key: key.clone(),

@@ -1,7 +1,7 @@
 //! What was told of which files, on the disk: what an agent had not told when it ended, the next
 //! one tells.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -23,15 +23,18 @@ const FILE: &str = ".kubecache.told";
 /// More objects than a node has.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// The object, and the label of who is told of it.
-type Mark = (ObjectId, String);
+/// The object, the label of who was told of it, and its files then: the name of their folder.
+type Mark = (ObjectId, String, PathBuf);
 
-/// The files of each object when they were told of: the name of their folder.
+/// Objects with their files; `None` without any.
+pub(crate) type Files = Vec<(ObjectId, Option<PathBuf>)>;
+
+/// What was told, as far as it still is so.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     /// `None`: nothing is kept.
     directory: Option<PathBuf>,
-    marks: Mutex<BTreeMap<Mark, PathBuf>>,
+    marks: Mutex<Vec<Mark>>,
 }
 
 impl Told {
@@ -54,37 +57,35 @@ impl Told {
     /// The objects whose files have changed or gone, and nobody with that label was told.
     pub(crate) fn left(&self, outlet: &Outlet, label: &str) -> Result<BTreeSet<ObjectId>, Error> {
         let marks = self.marks.lock();
-        let mut objects: BTreeSet<_> = marks.keys().map(|(object, _)| object.clone()).collect();
+        let mut objects: BTreeSet<_> = marks.iter().map(|(object, ..)| object.clone()).collect();
         objects.extend(published::<Secret>(outlet)?);
         objects.extend(published::<ConfigMap>(outlet)?);
         objects.retain(|object| {
-            let told = marks.get(&(object.clone(), label.to_owned()));
-            self.files(object).as_ref() != told
+            let mut marks = marks.iter();
+            let told = marks.find(|(of, by, _)| of == object && by == label);
+            self.files(object).as_ref() != told.map(|(.., files)| files)
         });
         Ok(objects)
     }
 
     /// The files of these objects as they are.
-    pub(crate) fn look(&self, objects: &BTreeSet<ObjectId>) -> BTreeMap<ObjectId, Option<PathBuf>> {
+    pub(crate) fn look(&self, objects: &BTreeSet<ObjectId>) -> Files {
         let all = objects.iter();
         all.map(|object| (object.clone(), self.files(object)))
             .collect()
     }
 
     /// Keeps that somebody was told of these files.
-    pub(crate) fn keep(&self, label: &str, told: BTreeMap<ObjectId, Option<PathBuf>>) {
+    pub(crate) fn keep(&self, label: &str, told: Files) {
         let Some(directory) = &self.directory else {
             return;
         };
         let mut marks = self.marks.lock();
         for (object, files) in told {
-            let mark = (object, label.to_owned());
-            match files {
-                Some(files) => drop(marks.insert(mark, files)),
-                None => drop(marks.remove(&mark)),
-            }
+            marks.retain(|(of, by, _)| *of != object || by != label);
+            marks.extend(files.map(|files| (object, label.to_owned(), files)));
         }
-        let lines = marks.iter().map(|((object, label), files)| {
+        let lines = marks.iter().map(|(object, label, files)| {
             let ObjectId { kind, key } = object;
             format!("{label} {kind} {key} {}\n", files.display())
         });
@@ -126,11 +127,11 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 }
 
 /// A line of the file.
-fn mark(line: &str) -> Option<(Mark, PathBuf)> {
+fn mark(line: &str) -> Option<Mark> {
     let mut words = line.split(' ');
     let [label, kind, key, files] = [(); 4].map(|()| words.next());
     let object = reference(kind?, key?)?;
-    Some(((object, label?.to_owned()), files?.into()))
+    Some((object, label?.to_owned(), files?.into()))
 }
 
 fn published<K: ObjectData>(outlet: &Outlet) -> Result<BTreeSet<ObjectId>, Error> {
@@ -166,7 +167,7 @@ mod tests {
             symlink(leads_to, &link).unwrap();
             let told = Told::read(&directory);
             let files = told.look(&[object.clone()].into());
-            assert_eq!(files[&object].is_some(), is_ours, "{leads_to}");
+            assert_eq!(files[0].1.is_some(), is_ours, "{leads_to}");
             told.keep("exec", files);
         }
         assert_eq!(fs::read_to_string(&target).unwrap(), "as it was");

@@ -16,6 +16,15 @@ use crate::sync::Arc;
 use crate::wire::{decode_object, decode_status};
 use crate::worker::StopToken;
 
+/// The parameters of a delete that a server does not read beside a body. It would delete in spite
+/// of a `dryRun`.
+const DELETE_OPTIONS: [&str; 4] = [
+    "dryRun",
+    "gracePeriodSeconds",
+    "orphanDependents",
+    "propagationPolicy",
+];
+
 /// A patch, in one of the languages that API servers know.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -264,7 +273,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`send`](Self::send). If the [`Status`](crate::Error::status) has the code 409, the
-    /// object is not the one that the preconditions name.
+    /// object is not the one that the preconditions name. `Config` if `options` has a parameter
+    /// that the server ignores beside `how`, such as `dryRun`; nothing is sent then.
     pub fn delete<K: Object>(
         &self,
         key: &ObjectKey,
@@ -275,6 +285,11 @@ impl Client {
         // Not by `accept`: the server may answer with a status, which has no metadata form.
         let mut request = options.request::<K>(self, "DELETE", key)?;
         if !how.is_null() {
+            let mut given = options.query.iter();
+            if let Some((name, _)) = given.find(|(name, _)| DELETE_OPTIONS.contains(&&**name)) {
+                let text = format!("{request:?}: {name} is ignored beside `how`: name it there");
+                return Err(Error::config(text));
+            }
             request = request.json(how)?;
         }
         self.send(&request, deadline).map(drop)

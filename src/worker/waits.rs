@@ -4,8 +4,20 @@
 use crate::sync::{Arc, ProcessFlag, ProcessMutex, ThreadId, atomic::Ordering, current_thread};
 
 /// All waits of the process for the end of a thread or of its task: at most one per waiting thread,
-/// so few.
-static WAITS: ProcessMutex<Vec<Wait>> = ProcessMutex::new(Vec::new());
+/// so few. Models that run side by side number their threads alike, so each has a table of its own.
+#[cfg(not(shuttle))]
+fn table() -> &'static ProcessMutex<Vec<Wait>> {
+    static WAITS: ProcessMutex<Vec<Wait>> = ProcessMutex::new(Vec::new());
+    &WAITS
+}
+
+#[cfg(shuttle)]
+fn table() -> &'static ProcessMutex<Vec<Wait>> {
+    std::thread_local! {
+        static WAITS: &'static ProcessMutex<Vec<Wait>> = Box::leak(Box::default());
+    }
+    WAITS.with(|waits| *waits)
+}
 
 struct Wait {
     waiter: ThreadId,
@@ -68,7 +80,7 @@ impl ThreadWait {
 
     fn register(target: ThreadId, name: &str, is_over: Arc<ProcessFlag>) -> Result<Self, String> {
         let waiter = current_thread();
-        let mut waits = WAITS.lock();
+        let mut waits = table().lock();
         let (mut at, mut at_name) = (target, name.to_owned());
         let mut circle = Vec::new();
         // A thread waits for one end at a time, and the table has no circle, so this ends.
@@ -95,7 +107,7 @@ impl ThreadWait {
 
 impl Drop for ThreadWait {
     fn drop(&mut self) {
-        let mut waits = WAITS.lock();
+        let mut waits = table().lock();
         if let Some(at) = waits.iter().rposition(|wait| wait.waiter == self.waiter) {
             waits.remove(at);
         }
