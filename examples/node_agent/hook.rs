@@ -236,10 +236,9 @@ impl Run {
             let mut running = RUNNING.lock();
             let _ended = kill_process_group(self.group, Signal::KILL).is_err();
             running.retain(|group| *group != self.group);
-            let status = self.child.wait().map_err(|error| error.to_string())?;
-            self.reap_rest();
-            status
+            self.child.wait().map_err(|error| error.to_string())?
         };
+        self.reap_rest();
         match options.limit {
             _ if stage == Stage::Running && status.success() => Ok(()),
             _ if stage == Stage::Running => Err(status.to_string()),
@@ -250,7 +249,8 @@ impl Run {
         }
     }
 
-    /// Takes leave of what was killed in its group: a container's first process inherits that.
+    /// Reaps what was killed in its group: a container's first process inherits that. While one is
+    /// left, the group's number is no other's.
     fn reap_rest(&self) {
         let clock = Clock::system();
         let until = later(clock.now(), LAST_GRACE);

@@ -162,7 +162,8 @@ impl Node {
 
     /// Keeps what the selections have found by now.
     pub(crate) fn look_at_selections(&mut self) {
-        let found = self.selections.found(&self.managers);
+        self.selections.forget_departed(&self.managers);
+        let found = self.selections.found();
         let mut all: BTreeSet<_> = self.wanted.iter().chain(found.keys()).cloned().collect();
         let are_known = self.selections.are_known();
         if !are_known {
@@ -192,7 +193,7 @@ impl Node {
 
     /// An object may have changed.
     pub(crate) fn look_at_departed(&mut self) {
-        if self.selections.have_departed() {
+        if self.selections.forget_departed(&self.managers) {
             self.look_at_selections();
         }
     }

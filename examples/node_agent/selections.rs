@@ -101,39 +101,45 @@ impl Selections {
 
     /// The objects that were found, each with the first entry that selects it, and those that the
     /// server has deleted since where the entry keeps their files.
-    pub(crate) fn found(&self, managers: &Managers) -> BTreeMap<ObjectId, Arc<Entry>> {
+    pub(crate) fn found(&self) -> BTreeMap<ObjectId, Arc<Entry>> {
         let mut found = BTreeMap::new();
-        let mut seen = Vec::new();
-        for (selection, entry) in &self.entries {
-            let Some((keys, _)) = self.running.get(selection) else {
-                continue;
-            };
-            if seen.contains(&selection) {
-                continue;
-            }
-            seen.push(selection);
-            let object = |key: &ObjectKey| ObjectId {
-                kind: selection.kind.into(),
-                key: key.clone(),
-            };
-            let labels = LabelSelector::new(selection.labels.as_str());
-            let stays = |key: &ObjectKey| {
-                entry.rules.deleted != Absence::Remove
-                    && managers.has_labels(&object(key), &labels) != Some(false)
-            };
-            let mut keys = keys.lock();
-            keys.departed.retain(stays);
-            for object in keys.here.iter().flatten().chain(&keys.departed).map(object) {
+        for (selection, entry, keys) in self.first_entries() {
+            let keys = keys.lock();
+            let here = keys.here.iter().flatten();
+            for object in here.chain(&keys.departed).map(|key| object(selection, key)) {
                 found.entry(object).or_insert_with(|| Arc::clone(entry));
             }
         }
         found
     }
 
-    /// Whether a change of an object may change what is found.
-    pub(crate) fn have_departed(&self) -> bool {
-        let mut running = self.running.values();
-        running.any(|(keys, _)| !keys.lock().departed.is_empty())
+    /// Forgets those that are not selected any more, unless the server has deleted them and the
+    /// entry keeps their files. Returns whether there were any.
+    pub(crate) fn forget_departed(&self, managers: &Managers) -> bool {
+        let mut has_forgotten = false;
+        for (selection, entry, keys) in self.first_entries() {
+            let labels = LabelSelector::new(selection.labels.as_str());
+            let stays = |key: &ObjectKey| {
+                entry.rules.deleted != Absence::Remove
+                    && managers.has_labels(&object(selection, key), &labels) != Some(false)
+            };
+            let mut keys = keys.lock();
+            let before = keys.departed.len();
+            keys.departed.retain(stays);
+            has_forgotten |= keys.departed.len() < before;
+        }
+        has_forgotten
+    }
+
+    /// Each selection with the first entry that has it, and its keys.
+    fn first_entries(&self) -> impl Iterator<Item = (&Selection, &Arc<Entry>, &Keys)> {
+        let entries = self.entries.iter().enumerate();
+        entries.filter_map(|(at, (selection, entry))| {
+            let mut before = self.entries.iter().take(at);
+            let (keys, _) = self.running.get(selection)?;
+            let is_first = !before.any(|(of, _)| of == selection);
+            is_first.then_some((selection, entry, keys))
+        })
     }
 
     /// The entries whose objects are not known yet, each with the last failure.
@@ -159,6 +165,13 @@ impl Selections {
         let running = |(selection, _): &(Selection, _)| self.running.get(selection);
         let mut all = self.entries.iter().map(running);
         all.all(|running| running.is_some_and(|(keys, _)| keys.lock().here.is_some()))
+    }
+}
+
+fn object(of: &Selection, key: &ObjectKey) -> ObjectId {
+    ObjectId {
+        kind: of.kind.into(),
+        key: key.clone(),
     }
 }
 
