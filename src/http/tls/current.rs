@@ -377,9 +377,9 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Error> {
         Some(pem) => (pem.origin(), pem.bytes.as_slice(), pem.left_out.as_str()),
         None => (String::new(), &[][..], ""),
     };
-    let mut left_out = LeftOut::default();
+    let mut left_out = Vec::new();
     if !unread.is_empty() {
-        left_out.add(|| unread.to_owned());
+        left_out.push(unread.to_owned());
     }
     let mut roots = RootCertStore::empty();
     // Directories hold many authorities twice: alone and in a bundle.
@@ -395,16 +395,20 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Error> {
                 Err(error) => errors::describe(&error),
             },
         };
-        left_out.add(|| format!("its block {number}: {why}"));
+        left_out.push(format!("its block {number}: {why}"));
     }
     if roots.is_empty() {
-        let why = left_out.words("it holds no CERTIFICATE block");
+        let why = if left_out.is_empty() {
+            "it holds no CERTIFICATE block".to_owned()
+        } else {
+            first_of(&left_out)
+        };
         return Err(Error::config(format!(
             "{origin}: no usable certificate: {why}"
         )));
     }
-    if left_out.count > 0 {
-        let why = left_out.words("");
+    if !left_out.is_empty() {
+        let why = first_of(&left_out);
         log::warn!("{origin}: authorities that cannot be used are left out: {why}");
     }
     Ok(roots)
@@ -413,28 +417,12 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Error> {
 /// How many authorities that are left out a message names.
 const NAMED_MAX: usize = 5;
 
-/// The authorities of a bundle that are left out: their number, and the causes of the first ones.
-#[derive(Default)]
-struct LeftOut {
-    count: usize,
-    named: Vec<String>,
-}
-
-impl LeftOut {
-    fn add(&mut self, why: impl FnOnce() -> String) {
-        self.count = self.count.saturating_add(1);
-        if self.named.len() < NAMED_MAX {
-            self.named.push(why());
-        }
-    }
-
-    fn words(&self, none: &str) -> String {
-        let more = self.count.saturating_sub(self.named.len());
-        match (self.count, more) {
-            (0, _) => none.to_owned(),
-            (_, 0) => self.named.join(", "),
-            (_, more) => format!("{} and {more} more", self.named.join(", ")),
-        }
+/// The first causes, and how many more there are.
+fn first_of(causes: &[String]) -> String {
+    let (named, more) = causes.split_at(causes.len().min(NAMED_MAX));
+    match more.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 
@@ -560,6 +548,26 @@ mod tests {
             certificate: Pem::inline(certificate.to_vec(), "client-certificate"),
             key: Pem::inline(key.to_vec(), "client-key"),
         })
+    }
+
+    #[test]
+    fn the_first_blocks_that_cannot_be_used_are_named_and_the_others_counted() {
+        let block = |number| {
+            format!("-----BEGIN CERTIFICATE-----\nAAA{number}\n-----END CERTIFICATE-----\n")
+        };
+        for (blocks, end) in [(5, "its block 5: "), (7, " and 2 more")] {
+            let config = Config::for_server("https://api.test").unwrap();
+            let bundle: String = (1..=blocks).map(block).collect();
+            let error = Tls::new(&config.with_authorities(bundle)).err().unwrap();
+            let message = error.to_string();
+            assert!(
+                message.contains("no usable certificate: its block 1: "),
+                "{message}"
+            );
+            assert!(message.contains(end), "{message}");
+            assert_eq!(message.contains(" more"), blocks > 5, "{message}");
+            assert!(!message.contains("its block 6"), "{message}");
+        }
     }
 
     /// Two requests may bring their credentials in the wrong order.
