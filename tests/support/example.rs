@@ -228,7 +228,9 @@ impl Running {
     pub(crate) fn stop(mut self, signal: Signal) -> Ended {
         let status = self.end(signal);
         Ended {
-            code: status.code().expect("it ends by itself, not by the signal"),
+            code: status.code().unwrap_or_else(|| {
+                panic!("it ends by itself, not by {status}: {}", self.told);
+            }),
             stdout: std::mem::take(&mut self.seen),
             stderr: std::mem::take(&mut self.told),
         }
