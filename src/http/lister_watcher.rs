@@ -11,7 +11,7 @@ use super::calls::call_context::{CallContext, NamedDeadline};
 use super::calls::channel::ItemSender;
 use super::calls::errors;
 use super::calls::interrupt::{Interrupt, Limit};
-use super::calls::request_threads::{Requester, RunningRequest};
+use super::calls::request_threads::RunningRequest;
 use super::calls::slots::Slot;
 use super::client_context::{ClientContext, ClientInner};
 use super::client_options::ClientOptions;
@@ -105,12 +105,8 @@ impl<K: Object> HttpListerWatcher<K> {
         J: FnOnce(Arc<Slot>, &ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
     {
         let port = format!("the decoder of {}", self.describe());
-        let requester = Requester {
-            urgency,
-            progress: &self.progress,
-            stop,
-        };
-        self.client.threads.run(&requester, port, job)
+        let waiting = (urgency, &self.progress);
+        self.client.threads.run(waiting, stop, port, job)
     }
 
     fn failed(&self, interrupt: Interrupt) -> Error {

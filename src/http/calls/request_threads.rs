@@ -26,13 +26,6 @@ pub(crate) struct RequestThreads {
     pub(crate) readers: ThreadPool,
 }
 
-/// The urgency, progress and stop of a request that waits for a slot and a thread.
-pub(crate) struct Requester<'a> {
-    pub(crate) urgency: &'a Urgency,
-    pub(crate) progress: &'a RequestProgress,
-    pub(crate) stop: &'a StopToken,
-}
-
 /// A request on its way to a thread, or on it. A drop takes it out of the queue for a slot.
 pub(crate) struct RunningRequest<T> {
     answer: ItemReceiver<Result<T, Error>>,
@@ -56,7 +49,8 @@ impl RequestThreads {
     /// request's thread.
     pub(crate) fn run<T, J>(
         &self,
-        requester: &Requester<'_>,
+        (urgency, progress): (&Urgency, &RequestProgress),
+        stop: &StopToken,
         port: String,
         job: J,
     ) -> RunningRequest<T>
@@ -66,7 +60,7 @@ impl RequestThreads {
     {
         let (reply, answer) = channel();
         let (requests, readers) = (self.requests.queue().clone(), self.readers.queue().clone());
-        let stop = requester.stop.clone();
+        let stop = stop.clone();
         let on_slot = move |slot: Arc<Slot>| {
             let own = Arc::clone(&slot);
             let job: Job = Box::new(move |begun| {
@@ -93,9 +87,6 @@ impl RequestThreads {
                 }
             }
         };
-        let Requester {
-            urgency, progress, ..
-        } = requester;
         RunningRequest {
             answer,
             _slot: self.slots.enter_later(urgency, progress, on_slot),
@@ -138,13 +129,9 @@ mod tests {
         urgency: &Urgency,
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
     ) -> RunningRequest<T> {
-        let requester = Requester {
-            urgency,
-            progress: &progress(),
-            stop: &StopToken::never(),
-        };
         let job = move |slot: Arc<Slot>, _caller: &_| job(slot);
-        threads.run(&requester, "the decoder".to_owned(), job)
+        let (waiting, stop) = ((urgency, &progress()), StopToken::never());
+        threads.run(waiting, &stop, "the decoder".to_owned(), job)
     }
 
     /// A job that reports its start, and waits until the test lets it go on.
@@ -209,15 +196,7 @@ mod tests {
                     gate.pass(number);
                     Ok(())
                 };
-                let answer = requests.run(
-                    &Requester {
-                        urgency: &urgency,
-                        progress: &told,
-                        stop,
-                    },
-                    "t".to_owned(),
-                    job,
-                );
+                let answer = requests.run((&urgency, &told), stop, "t".to_owned(), job);
                 answer.result(&call()).unwrap();
             });
             workers.push(worker.unwrap());

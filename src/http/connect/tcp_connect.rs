@@ -76,9 +76,14 @@ struct Attempts {
 impl Attempts {
     /// Begins a connect; `Some` when it is done already.
     fn begin(&mut self, address: SocketAddr) -> Option<TcpStream> {
-        match begin(address) {
-            Ok((socket, true)) => return Some(TcpStream::from(socket)),
-            Ok((socket, false)) => self.under_way.push((socket, address)),
+        let opened = open(address).map_err(|error| self.failed(address, &error.into()));
+        let socket = opened.ok()?;
+        if let Err(refused) = tune(&socket) {
+            log::debug!("the system refuses an option of the connection to {address}: {refused}");
+        }
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Some(TcpStream::from(socket)),
+            Err(Errno::INPROGRESS | Errno::INTR) => self.under_way.push((socket, address)),
             Err(error) => self.failed(address, &error.into()),
         }
         None
@@ -120,18 +125,6 @@ impl Attempts {
     fn failure(&self) -> Error {
         let message = format!("connecting to {}", self.failed.join("; "));
         Error::new(ErrorKind::Unreachable, message)
-    }
-}
-
-fn begin(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
-    let socket = open(address)?;
-    if let Err(refused) = tune(&socket) {
-        log::debug!("the system refuses an option of the connection to {address}: {refused}");
-    }
-    match rustix::net::connect(&socket, &address) {
-        Ok(()) => Ok((socket, true)),
-        Err(Errno::INPROGRESS | Errno::INTR) => Ok((socket, false)),
-        Err(error) => Err(error),
     }
 }
 

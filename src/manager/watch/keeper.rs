@@ -174,6 +174,7 @@ impl<K: Object> Keeper<K> {
         let mut work = self.context.work.lock();
         while work.ended.is_empty() && !work.recovered {
             let stopped = stop.is_stopped();
+            work.is_ending |= stopped;
             let next = sweep_at.earlier(work.tend_at.map_or(Deadline::NEVER, Deadline::at));
             let until = if stopped { Deadline::NEVER } else { next };
             let until = until.earlier(patience);

@@ -127,6 +127,8 @@ pub(crate) struct PendingWork {
     pub(crate) tend_at: Option<Instant>,
     /// The last panic of a thread of the manager, until the keeper has completed a sweep.
     pub(crate) failure: Option<Error>,
+    /// The keeper's stop is raised: it waits for the last start and the last run.
+    pub(crate) is_ending: bool,
     /// The keeper has ended: no run has room any more.
     pub(crate) is_closed: bool,
 }
@@ -138,6 +140,14 @@ impl PendingWork {
         let late = waiting.filter(|handle| !handle.is_finished());
         let late = late.map(|handle| handle.thread_name());
         self.joining.iter().cloned().chain(late).collect()
+    }
+
+    /// Wakes the keeper if it waits for the last start and the last run. A keeper at work waits for
+    /// neither, and a thousand watches that start need not wake it a thousand times.
+    fn tell_ending(&self, work: &Monitor<Self>) {
+        if self.is_ending {
+            work.notify_all();
+        }
     }
 }
 
@@ -158,8 +168,9 @@ impl<'a> Start<'a> {
 impl Drop for Start<'_> {
     fn drop(&mut self) {
         let is_other = |task: &Arc<Task>| !Arc::ptr_eq(task, &self.task);
-        self.work.lock().starts.retain(is_other);
-        self.work.notify_all();
+        let mut pending = self.work.lock();
+        pending.starts.retain(is_other);
+        pending.tell_ending(self.work);
     }
 }
 
@@ -195,8 +206,7 @@ impl Drop for Permit {
         if let Some(work) = self.0.upgrade() {
             let mut pending = work.lock();
             pending.alive = pending.alive.saturating_sub(1);
-            drop(pending);
-            work.notify_all();
+            pending.tell_ending(&work);
         }
     }
 }

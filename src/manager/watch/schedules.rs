@@ -347,6 +347,24 @@ fn a_shutdown_waits_for_a_check_that_is_being_started() {
     });
 }
 
+/// OC-25: the room of a start that fails may be the last that the housekeeper's end waits for.
+#[test]
+fn a_shutdown_ends_with_a_start_that_fails_meanwhile() {
+    check(|| {
+        let runs = FakeRuns::default();
+        runs.refuse(Some(failed(500, "no watch")));
+        let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
+        let gets = Arc::new(FakeGetter::default());
+        let registry = Registry::new(KindTraits::default(), gets, options);
+        let store = WatchStore::new(Box::new(runs), registry).unwrap();
+        let manager = SecretManager::over(Box::new(store)).unwrap();
+        let registering = manager.clone();
+        let late = thread::spawn(move || registering.register_pod(&pod("p", &["s"])));
+        manager.shutdown(Deadline::NEVER).unwrap();
+        late.join().unwrap();
+    });
+}
+
 /// A check starts a watch, which calls code of the program, and that drops the last clone. The drop
 /// joins the housekeeper, which waits for starts: neither waits for ever, and nothing is left.
 #[test]
