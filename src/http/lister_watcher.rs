@@ -221,9 +221,11 @@ impl<K: Object> ListJob<K> {
                 break;
             }
             let read = std::mem::take(&mut items);
-            let gone =
-                !read.is_empty() && !caller.send(Ok(ListAnswer::Items(read)), Some(&answer.call));
-            if gone || answer.call.stop().is_stopped() {
+            if !read.is_empty() {
+                let sent = caller.send(Ok(ListAnswer::Items(read)), Some(&answer.call));
+                sent.map_err(|interrupt| answer.cut_off(interrupt))?;
+            }
+            if answer.call.stop().is_stopped() {
                 return Err(Error::stopped(&answer.what));
             }
             decoder

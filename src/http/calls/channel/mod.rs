@@ -51,7 +51,7 @@ pub(crate) fn answering<T: Send + 'static>(
     let job = move |begun: Result<(), Error>| {
         let result = begun.and_then(|()| guard_call(port, || work(&reply)));
         // The caller may be gone. Then the result is dropped.
-        reply.send(result, None);
+        let _sent = reply.send(result, None);
         None
     };
     (Box::new(job), answer)
@@ -64,9 +64,13 @@ impl<T> Channel<T> {
 }
 
 impl<T> ItemSender<T> {
-    /// Sends `item`. Blocks while there is no room, without the slot of `call`. Returns `false`
-    /// when the receiver is gone.
-    pub(crate) fn send(&self, item: T, call: Option<&CallContext>) -> bool {
+    /// Sends `item`. Blocks while there is no room, without the slot of `call`, and until it has
+    /// that slot again.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` when the receiver is gone; the stop or the deadline of `call`.
+    pub(crate) fn send(&self, item: T, call: Option<&CallContext>) -> Result<(), Interrupt> {
         let mut state = self.0.lock();
         if let Some(call) = call
             && state.is_full()
@@ -79,12 +83,12 @@ impl<T> ItemSender<T> {
             state = self.0.wait(state);
         }
         if state.receiver_gone {
-            return false;
+            return Err(Interrupt::Stopped);
         }
         state.item = Some(item);
         drop(state);
         self.0.notify_all();
-        call.is_none_or(|call| call.resume().is_ok())
+        call.map_or(Ok(()), CallContext::resume)
     }
 
     /// Sends the last item. Blocks while there is no room, without `slot`.
@@ -94,7 +98,8 @@ impl<T> ItemSender<T> {
         if is_full {
             slot.release();
         }
-        self.send(item, None);
+        // Without a receiver, the item is dropped.
+        let _sent = self.send(item, None);
     }
 
     /// Whether the receiver is still there.
@@ -199,7 +204,7 @@ mod tests {
         let (sender, receiver) = channel();
         let sending = Worker::spawn("t-send", move |_| {
             for number in 0..100 {
-                assert!(sender.send(number, None));
+                sender.send(number, None).unwrap();
             }
         });
         let call = call(&StopSource::new(), NamedDeadline::NEVER);
@@ -251,9 +256,29 @@ mod tests {
     #[test]
     fn a_sender_does_not_wait_for_a_receiver_that_is_gone() {
         let (sender, receiver) = channel();
-        assert!(sender.send(1, None));
-        let waiting = Worker::spawn("t-full", move |_| assert!(!sender.send(2, None))).unwrap();
+        sender.send(1, None).unwrap();
+        let waiting = Worker::spawn("t-full", move |_| {
+            let gone = sender.send(2, None);
+            assert!(matches!(gone, Err(Interrupt::Stopped)));
+        });
         drop(receiver);
-        waiting.join().unwrap();
+        waiting.unwrap().join().unwrap();
+    }
+
+    /// The caller's deadline is no stop, whichever end sees it first.
+    #[test]
+    fn a_deadline_that_passes_while_a_sender_waits_for_its_slot_is_a_limit() {
+        let (slots, source) = (Slots::new(1), StopSource::new());
+        let progress = RequestProgress::new("t".into());
+        let urgency = Urgency::new(false);
+        let enter = |deadline| slots.enter(&urgency, &progress, &source.token(), deadline);
+        let slot = enter(Deadline::NEVER).unwrap();
+        let now = Deadline::at(Clock::system().now());
+        let call = call(&source, NamedDeadline::caller(now)).with_slot(slot);
+        call.release_slot();
+        let _other = enter(Deadline::NEVER).unwrap();
+        let (sender, _receiver) = channel();
+        let late = sender.send(1, Some(&call));
+        assert!(matches!(late, Err(Interrupt::Limit(Limit::Deadline))));
     }
 }

@@ -40,7 +40,7 @@ fn every_item_arrives_and_no_wait_keeps_the_slot() {
             let sending = thread::spawn(move || {
                 let call = call_with_slot(&sending);
                 for number in 0..3 {
-                    assert!(sender.send(number, Some(&call)));
+                    sender.send(number, Some(&call)).unwrap();
                 }
             });
             let call = call_with_slot(&slots);
@@ -78,13 +78,13 @@ fn a_stop_ends_the_waits_of_both_ends() {
             });
             let stopping = thread::spawn(move || source.stop());
             let mut number = 0;
-            while number < 3 && sender.send(number, None) {
+            while number < 3 && sender.send(number, None).is_ok() {
                 number += 1;
             }
             receiving.join().unwrap();
             stopping.join().unwrap();
             assert!(!sender.has_receiver());
-            assert!(!sender.send(number, None));
+            assert!(sender.send(number, None).is_err());
         },
         SCHEDULES,
     );
@@ -97,7 +97,7 @@ fn a_sender_that_goes_leaves_its_item() {
         || {
             let (sender, receiver) = channel();
             let sending = thread::spawn(move || {
-                assert!(sender.send(1, None));
+                sender.send(1, None).unwrap();
             });
             let call = call(&StopToken::never());
             assert_eq!(receiver.receive(&call).unwrap(), Some(1));

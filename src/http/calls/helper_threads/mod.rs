@@ -51,7 +51,7 @@ impl<T: Clone + Send + 'static> Drop for TaskResult<T> {
     fn drop(&mut self) {
         for waiter in self.ended.iter().flat_map(|ended| &ended.waiters) {
             // A waiter that is gone needs no result.
-            waiter.send(self.result.clone(), None);
+            let _sent = waiter.send(self.result.clone(), None);
         }
     }
 }
