@@ -65,7 +65,7 @@ impl ClientInner {
         let slots = &self.threads.slots;
         let slot = slots.enter(urgency, &progress, stop, deadline);
         let call = context.call(stop, NamedDeadline::caller(deadline))?;
-        let waiting = call.with_progress(&progress);
+        let waiting = call.clone().with_progress(progress);
         let slot = slot.map_err(|interrupt| errors::failed("", waiting.explain(interrupt)))?;
         let working = waiting.with_slot(slot);
         Ok([call, working])

@@ -280,7 +280,7 @@ impl<K: Object> HttpListerWatcher<K> {
         let context = &self.client.context;
         context.permit("GET", stop, deadline, &self.urgency)?;
         let call = context.call(stop, NamedDeadline::caller(deadline))?;
-        let call = call.with_progress(&self.progress);
+        let call = call.with_progress(self.progress.clone());
         let job = ListJob::<K> {
             context: Arc::clone(context),
             agent: Arc::clone(&self.agent),
@@ -342,7 +342,7 @@ impl<K: Object> HttpListerWatcher<K> {
                 of_collection: true,
                 accept: requests::accept::<K>(false, context.options.decode.trim),
             };
-            let telling = asking.with_slot(slot).with_progress(&progress);
+            let telling = asking.clone().with_slot(slot).with_progress(progress);
             let mut answer = agent.get(&context.endpoint, &request, &telling)?;
             // Events are read without a slot, because those reads never block.
             answer.call = asking;

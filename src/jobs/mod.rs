@@ -18,8 +18,9 @@ use crate::worker::Worker;
 /// How long a thread without a job waits for the next one before it ends.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// The most threads of a pool that wait for jobs. A thread beyond them ends with its job.
-const IDLE_MAX: usize = 4;
+/// The most threads of a pool that wait for jobs. A thread beyond them ends with its job. A client
+/// has as many slots for requests, so a thousand openings in a row use the same threads.
+const IDLE_MAX: usize = 16;
 
 /// A job. It receives the error when the system has no thread for it.
 pub(crate) type Job = Box<dyn FnOnce(Result<(), Error>) -> Option<Leftover> + Send>;

@@ -248,11 +248,9 @@ impl CallContext {
     }
 
     /// The same call, on a thread that works with `slot`.
-    pub(crate) fn with_slot(&self, slot: Arc<Slot>) -> Self {
-        Self {
-            slot: Some(slot),
-            ..self.clone()
-        }
+    pub(crate) fn with_slot(mut self, slot: Arc<Slot>) -> Self {
+        self.slot = Some(slot);
+        self
     }
 
     /// The same call, whose request is sent once more.
@@ -264,11 +262,9 @@ impl CallContext {
     }
 
     /// The same call. It reports each phase to `progress`.
-    pub(crate) fn with_progress(&self, progress: &RequestProgress) -> Self {
-        Self {
-            progress: Some(progress.clone()),
-            ..self.clone()
-        }
+    pub(crate) fn with_progress(mut self, progress: RequestProgress) -> Self {
+        self.progress = Some(progress);
+        self
     }
 
     pub(crate) fn enter_phase(&self, phase: RequestPhase) {
