@@ -400,9 +400,7 @@ impl Agent<'_> {
                         return;
                     };
                     self.wait_line.clear();
-                    return tell(&format!(
-                        "warning: {changed}; it takes a restart to follow that"
-                    ));
+                    return tell(&format!("warning: {changed}"));
                 }
                 Err(error) => error.to_string(),
             },

@@ -226,14 +226,27 @@ impl Options {
     }
 
     /// What another read of the configuration changed that the agent takes in only when it starts.
-    pub(crate) fn needs_restart(&self, wanted: &Wanted) -> Option<&'static str> {
+    /// What a flag says wins, so that another word of the configuration is no change.
+    pub(crate) fn needs_restart(&self, wanted: &Wanted) -> Option<String> {
         let [before, now] = [&self.wanted, wanted].map(|wanted| wanted.declaration.as_ref());
         let (before, now) = (before?, now?);
-        if before.directory != now.directory {
-            return Some("the configuration has another directory");
+        let directory = self.files.directory.as_ref();
+        if before.directory != now.directory && before.directory.as_ref() == directory {
+            let stay = directory.map_or_else(String::new, |old| {
+                format!(
+                    ", and the files in {} stay until you remove them",
+                    old.display()
+                )
+            });
+            let text = "the configuration has another directory; it takes a restart to follow that";
+            return Some(format!("{text}{stay}"));
         }
-        let nodes = [before, now].map(|declaration| declaration.pods().map(|(_, node)| node));
-        (nodes[0] != nodes[1]).then_some("the configuration has other pods")
+        let [before, now] = [before, now].map(|declared| declared.pods().map(|(_, node)| node));
+        let is_named_by_flag = before.flatten() != self.node_name.as_deref();
+        let is_same = before.is_some() == now.is_some() && is_named_by_flag || before == now;
+        (!is_same).then(|| {
+            "the configuration has other pods; it takes a restart to follow that".to_owned()
+        })
     }
 
     /// How often the objects are read where they are not watched.

@@ -107,7 +107,8 @@ impl Node {
         });
         let files = Files::start(&options.files, &managers, plan.as_ref())?;
         let credentials = Credentials::start(&options.credentials, &managers)?;
-        let followed = followed::<v1::Secret>(options, metrics, "selections")?;
+        let secrets = followed::<v1::Secret>(options, metrics, "selections")?;
+        let config_maps = followed::<v1::ConfigMap>(options, metrics, "selections")?;
         let mut node = Self {
             files: files.map(Arc::new),
             credentials: credentials.map(Arc::new),
@@ -118,7 +119,7 @@ impl Node {
             reader,
             own,
             plan,
-            selections: Selections::new(client, followed),
+            selections: Selections::new(client, [secrets, config_maps]),
             wanted: BTreeSet::new(),
             referred: references.clone(),
             are_pods_known: name.is_none(),

@@ -32,7 +32,8 @@ type Keys = Arc<Mutex<Selected>>;
 /// The selections that are followed, one thread and one watch each.
 pub(crate) struct Selections {
     client: Client,
-    options: ReflectorOptions,
+    /// Of Secrets and of ConfigMaps.
+    options: [ReflectorOptions; 2],
     running: BTreeMap<Selection, (Keys, Arc<Reflector>)>,
     entries: Vec<(Selection, Arc<Entry>)>,
     /// For those who ask whether all is well.
@@ -46,7 +47,7 @@ pub(crate) type Followed = Arc<Mutex<Vec<Arc<Reflector>>>>;
 
 impl Selections {
     /// None yet.
-    pub(crate) fn new(client: &Client, options: ReflectorOptions) -> Self {
+    pub(crate) fn new(client: &Client, options: [ReflectorOptions; 2]) -> Self {
         let (send, changed) = bounded(1);
         Self {
             client: client.clone(),
@@ -70,10 +71,11 @@ impl Selections {
         for (selection, _) in &self.entries {
             if !self.running.contains_key(selection) {
                 let keys = Keys::default();
+                let [secrets, config_maps] = &self.options;
                 let reflector = if selection.kind == "Secret" {
-                    self.follow::<Secret>(selection, &keys)
+                    self.follow::<Secret>(selection, &keys, secrets)
                 } else {
-                    self.follow::<ConfigMap>(selection, &keys)
+                    self.follow::<ConfigMap>(selection, &keys, config_maps)
                 };
                 let followed = (keys, Arc::new(reflector?));
                 self.running.insert(selection.clone(), followed);
@@ -84,7 +86,12 @@ impl Selections {
         Ok(())
     }
 
-    fn follow<K: Object>(&self, of: &Selection, keys: &Keys) -> Result<Reflector, Error> {
+    fn follow<K: Object>(
+        &self,
+        of: &Selection,
+        keys: &Keys,
+        options: &ReflectorOptions,
+    ) -> Result<Reflector, Error> {
         let scope = Scope::namespace(of.namespace.as_str());
         let scope = scope.labels(LabelSelector::new(of.labels.as_str()));
         let sink = KeySink {
@@ -95,7 +102,7 @@ impl Selections {
             format!("selected {}s of {}", of.kind, of.namespace),
             self.client.lister_watcher::<K>(scope),
             sink,
-            self.options.clone(),
+            options.clone(),
         )
     }
 

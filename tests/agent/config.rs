@@ -299,6 +299,49 @@ fn a_changed_file_is_refused_where_a_start_would_refuse_it() {
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 
+/// Seen: it warned although the flag wins, and nobody said that the old files stay.
+#[test]
+fn another_directory_is_told_with_what_stays_unless_a_flag_names_one() {
+    let machine = Machine::new("- configMap: shop/a\n");
+    machine.set("a", &[("one", "1")]);
+    let out = machine.path("out");
+    let declare = |directory: &str, entry: &str| {
+        let directory = machine.path(directory);
+        let text = format!("directory: {}\nentries: [{entry}]\n", directory.display());
+        fs::write(machine.path("config.yaml"), text).unwrap();
+    };
+    let entry = "{configMap: shop/a}";
+    declare("out", entry);
+    let mut agent = machine.start(&[]);
+    has(&machine.file("a/one"), "1");
+    declare("other", entry);
+    agent.signal(Signal::HUP);
+    let why = told(
+        &mut agent,
+        "warning: the configuration has another directory; ",
+    );
+    let stay = format!("files in {} stay until you remove them", out.display());
+    assert!(why.ends_with(&stay), "{why}");
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+
+    let named = machine.path("named");
+    let flags = ["--output-dir", named.to_str().unwrap(), "-v"];
+    let mut agent = machine.start(&flags);
+    has(&named.join("shop/configmaps/a/one"), "1");
+    declare("another", entry);
+    agent.signal(Signal::HUP);
+    while !agent
+        .next_told()
+        .unwrap()
+        .contains(": 1 objects are referenced")
+    {}
+    declare("another", "{configMap: shop/a, mode: 9}");
+    agent.signal(Signal::HUP);
+    let why = told(&mut agent, "warning: ");
+    assert!(why.contains("entries[0].mode"), "{why}");
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
 /// A file that somebody edits is followed without a signal, and at a SIGHUP at once.
 #[test]
 fn a_changed_file_is_followed_and_a_wrong_one_changes_nothing() {
@@ -326,6 +369,25 @@ fn a_changed_file_is_followed_and_a_wrong_one_changes_nothing() {
     machine.declare("- configMap: shop/b\n");
     agent.signal(Signal::HUP);
     is_gone(&machine.file("a"));
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+/// Seen: what follows labels of ConfigMaps counted as Secrets.
+#[cfg(feature = "metrics")]
+#[test]
+fn the_selections_of_a_kind_count_as_that_kind() {
+    const METRICS: &str = "--metrics-bind-address";
+    let machine = Machine::new("- configMaps: {namespace: shop, labels: \"app=web\"}\n");
+    let mut agent = machine.start(&[METRICS, "127.0.0.1:0"]);
+    let address = told(&mut agent, &format!("{METRICS}: listening at "));
+    let address = address.parse().unwrap();
+    let of = |kind: &str, lists: &str| {
+        let labels = format!("name=\"selections\",resource=\"{kind}\",version=\"v1\"");
+        format!("reflector_lists_total{{group=\"\",{labels}}} {lists}\n")
+    };
+    let page = || get(address, "/metrics").1;
+    until(|| page().contains(&of("configmaps", "1")));
+    assert!(!page().contains(&of("secrets", "1")));
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 

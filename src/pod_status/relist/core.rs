@@ -15,8 +15,10 @@ pub(super) struct Records {
 struct Record {
     /// The pod at its last good inspection; `None` before the first one.
     inspected: Option<RuntimePod>,
-    /// Whether the last inspection failed (PL-3).
+    /// Whether the cache did not take the last inspection, so that it is repeated (PL-3).
     marked: bool,
+    /// Whether the last inspection failed.
+    failed: bool,
     /// Whether the program asked for an inspection.
     requested: bool,
 }
@@ -78,22 +80,24 @@ impl Records {
         record.marked || record.requested || !unchanged
     }
 
-    /// Takes the end of an inspection. Only a status that the cache stored updates the record; any
-    /// other inspection is repeated (PL-3). Returns whether this is news: the first failure after a
-    /// success, or the first success after a failure.
-    pub(super) fn inspected(&mut self, pod: RuntimePod, is_stored: bool) -> bool {
+    /// Takes the end of an inspection, which has `failed` or brought a status. Only a stored status
+    /// updates the record; any other inspection is repeated (PL-3). A cache refuses one if it has
+    /// something newer. Returns whether that is news: the first failure after a success, or the
+    /// first success after a failure.
+    pub(super) fn inspected(&mut self, pod: RuntimePod, is_stored: bool, failed: bool) -> bool {
         let record = self.pods.entry(pod.uid().to_owned()).or_default();
         if is_stored {
             record.inspected = Some(pod);
         }
         record.requested = false;
-        std::mem::replace(&mut record.marked, !is_stored) == is_stored
+        record.marked = !is_stored;
+        std::mem::replace(&mut record.failed, failed) != failed
     }
 
     /// The number of known pods, and of those whose last inspection failed and is due again.
     pub(super) fn count(&self) -> (usize, usize) {
-        let marked = self.pods.values().filter(|record| record.marked);
-        (self.pods.len(), marked.count())
+        let failed = self.pods.values().filter(|record| record.failed);
+        (self.pods.len(), failed.count())
     }
 }
 

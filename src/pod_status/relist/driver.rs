@@ -224,14 +224,14 @@ impl<R: Runtime> RelistLoop<R> {
                 self.last_good.remove(&uid);
                 let status = Some(Arc::new(status));
                 let is_stored = self.cache.set(&uid, status, None, timestamp);
-                self.records.inspected(pod, is_stored);
+                self.records.inspected(pod, is_stored, false);
             }
             Err(error) => {
                 if let Some(good) = self.last_good(&uid) {
                     self.last_good.insert(uid.clone(), good);
                 }
                 let why = text_of(&error);
-                if self.records.inspected(pod, false) {
+                if self.records.inspected(pod, false, true) {
                     log::warn!("{what}: {why}");
                 } else {
                     log::debug!("{what}: {why}");

@@ -167,7 +167,7 @@ impl Relist {
     ) -> Result<Self, Error> {
         let clock = cache.clock().clone();
         let progress = Arc::new(Mutex::ranked(Rank::RELIST_PROGRESS, Progress::default()));
-        let health_threshold = options.health_threshold;
+        let health_threshold = options.threshold();
         let closes = options.close_cache.then(|| cache.clone());
         let requests = options.requests.clone().unwrap_or_default();
         let shared = (requests.clone(), Arc::clone(&progress));

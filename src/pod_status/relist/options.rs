@@ -48,7 +48,7 @@ setters! { [] RelistOptions;
     period(period: Duration);
 
     /// Sets the age of the last successful list above which [`health`](super::Relist::health) is an
-    /// error. Default: 3 minutes.
+    /// error. Default: 3 minutes. One that is not longer than the period counts from its end.
     #[doc(alias = "RelistThreshold")]
     health_threshold(threshold: Duration);
 
@@ -62,4 +62,15 @@ setters! { [] RelistOptions;
     /// before the loop starts. Default: a queue of its own, which
     /// [`Relist::requests`](super::Relist::requests) returns.
     requests(requests: &RelistRequests) = Some(requests.clone());
+}
+
+impl RelistOptions {
+    /// The health threshold. A list that is not due yet is no sign of a runtime that hangs.
+    pub(super) fn threshold(&self) -> Duration {
+        let threshold = self.health_threshold;
+        if threshold > self.period {
+            return threshold;
+        }
+        threshold.saturating_add(self.period)
+    }
 }
