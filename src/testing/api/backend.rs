@@ -405,16 +405,21 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
             )));
         }
     }
-    for field in ["labels", "annotations"] {
-        let is_texts = match object.pointer(&format!("/metadata/{field}")) {
+    let texts = [
+        "ObjectMeta.metadata.labels",
+        "ObjectMeta.metadata.annotations",
+    ];
+    let own = resource.is("", "secrets").then_some("Secret.stringData");
+    for field in texts.into_iter().chain(own) {
+        let (_, path) = field.split_once('.').unwrap_or_default();
+        let is_texts = match object.pointer(&format!("/{}", path.replace('.', "/"))) {
             None | Some(Value::Null) => true,
             Some(Value::Object(fields)) => fields.values().all(Value::is_string),
             Some(_) => false,
         };
         if !is_texts {
             return Err(Refusal::bad_request(format!(
-                "json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} of type \
-                 string"
+                "json: cannot unmarshal into Go struct field {field} of type string"
             )));
         }
     }

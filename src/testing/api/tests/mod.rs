@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde_json::{Value, json};
 
 mod upstream;
+mod writes;
 
 use super::{AccessRule, ApiResource, ApiServer};
 use crate::ErrorKind;
