@@ -201,12 +201,24 @@ impl ObjectWriter<'_> {
             let generation = old.unwrap_or_default().saturating_add(1);
             set_metadata(&mut object, "generation", Value::from(generation));
         }
-        let is_over = is_due_to_go(&object) && !self.is_dry_run;
-        if is_over {
-            let gone = remove(state, resource, &old.key, Some(object));
-            return Ok(gone.unwrap_or_else(|| Arc::clone(old)));
+        Ok(self.settle(state, resource, old, object))
+    }
+
+    /// Stores an object's new state, or removes the object if nothing holds it back any more. The
+    /// last state that watches are told is then the one before, as it was stored.
+    fn settle(
+        self,
+        state: &mut StorageState,
+        resource: &Arc<ApiResource>,
+        old: &StoredVersion,
+        object: Value,
+    ) -> Arc<StoredVersion> {
+        let has_content = resource.is("", "namespaces") && has_objects(state, &old.key);
+        if !is_due_to_go(&object) || has_content || self.is_dry_run {
+            return self.store(state, resource, &old.key, object);
         }
-        Ok(self.store(state, resource, &old.key, object))
+        remove(state, resource, &old.key, None);
+        Arc::new(StoredVersion::new(old.key.clone(), old.version, object))
     }
 
     /// The new object, with the fields that a client cannot write from the old one.
@@ -439,16 +451,19 @@ fn end_namespace(state: &mut StorageState, namespace: &str) {
     let Some(found) = state.get(&kind, namespace) else {
         return;
     };
-    let prefix = format!("{namespace}/");
-    let is_empty = !state.collections().any(|(_, collection)| {
-        collection
-            .objects
-            .keys()
-            .any(|key| key.starts_with(&prefix))
-    });
-    if is_empty && is_marked(&found.value) && finalizers(&found.value).is_empty() {
+    let is_held = has_objects(state, namespace) || !finalizers(&found.value).is_empty();
+    if is_marked(&found.value) && !is_held {
         state.remove(&kind, namespace, None);
     }
+}
+
+/// Whether there are objects in a namespace.
+fn has_objects(state: &StorageState, namespace: &str) -> bool {
+    let prefix = format!("{namespace}/");
+    let mut keys = state
+        .collections()
+        .flat_map(|(_, collection)| collection.objects.keys());
+    keys.any(|key| key.starts_with(&prefix))
 }
 
 /// Removes an object, and the objects that go with it.
