@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde_json::{Value, json};
 
 mod deletes;
+mod options;
 mod upstream;
 mod writes;
 
