@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::defaults;
 use super::definitions::{await_objects, definition_of, end_definition};
+use super::garbage;
 use super::refusal::Refusal;
 use super::resources::{self, ApiResource, CRD_GROUP, CRDS};
 use super::routes::{ObjectRoute, storage_key_of};
@@ -15,7 +16,7 @@ use super::storage::{
     set_type,
 };
 use super::validation::{check_name, check_update, finalizers};
-use super::write_options::DeleteRequest;
+use super::write_options::{DeleteRequest, Propagation};
 use crate::sync::Arc;
 
 /// The writer of an object, and its mode.
@@ -305,6 +306,8 @@ impl ObjectWriter<'_> {
         let mut object = self.marked(resource, &old.value, grace);
         if is_definition {
             await_objects(&mut object);
+        } else {
+            garbage::mark(resource, &mut object, self.propagation(request));
         }
         if finalizers(&object).is_empty() && grace == 0 && !is_namespace {
             // A graceful delete first marks the object as deleted, which watches see as a change.
@@ -324,6 +327,11 @@ impl ObjectWriter<'_> {
             });
         }
         let object = self.store(state, resource, &old.key, object);
+        if let Some(unmarked) = garbage::unmarked(&object.value)
+            && !self.is_dry_run
+        {
+            self.settle(state, resource, &object, unmarked);
+        }
         if is_namespace {
             self.empty_namespace(state, &old.key);
         }
@@ -334,6 +342,14 @@ impl ObjectWriter<'_> {
             object,
             is_pending: true,
         })
+    }
+
+    /// What the delete says about dependents. A test's own is immediate.
+    fn propagation(self, request: &DeleteRequest) -> Option<Propagation> {
+        if self.is_test {
+            return Some(Propagation::Background);
+        }
+        request.propagation
     }
 
     /// The object, marked as deleted, to go after `grace` seconds.
