@@ -423,6 +423,12 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
             )));
         }
     }
+    if !are_owners(object.pointer("/metadata/ownerReferences")) {
+        return Err(Refusal::bad_request(
+            "json: cannot unmarshal into Go struct field ObjectMeta.metadata.ownerReferences of \
+             type []v1.OwnerReference",
+        ));
+    }
     let text = |field: &str| {
         object
             .get(field)
@@ -445,6 +451,25 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
         )));
     }
     Ok(())
+}
+
+/// Whether the value has the type of a list of owners.
+fn are_owners(owners: Option<&Value>) -> bool {
+    let is_owner = |owner: &Value| {
+        let mut fields = owner.as_object().into_iter().flatten();
+        owner.is_object()
+            && fields.all(|(name, value)| match name.as_str() {
+                "apiVersion" | "kind" | "name" | "uid" => value.is_string() || value.is_null(),
+                "controller" | "blockOwnerDeletion" => value.is_boolean() || value.is_null(),
+                _ => true,
+            })
+    };
+    match owners {
+        None | Some(Value::Null) => true,
+        Some(owners) => owners
+            .as_array()
+            .is_some_and(|all| all.iter().all(is_owner)),
+    }
 }
 
 /// Applies a patch to the object.

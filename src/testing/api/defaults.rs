@@ -1,6 +1,8 @@
 //! The fields that the server fills in when an object is written: its own metadata, and fields of
 //! the common kinds that clients expect.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -279,6 +281,12 @@ fn name_suffix(number: u64) -> String {
 pub(super) fn drop_server_fields(object: &mut Value) {
     if let Some(metadata) = metadata_mut(object) {
         metadata.remove("selfLink");
+        let owners = metadata.get_mut("ownerReferences");
+        if let Some(owners) = owners.and_then(Value::as_array_mut) {
+            // An owner that is named twice counts once.
+            let mut seen = HashSet::new();
+            owners.retain(|owner| seen.insert(owner.to_string()));
+        }
     }
     if let Some(metadata) = object.get_mut("metadata") {
         let names = ["annotations", "finalizers", "labels", "ownerReferences"];

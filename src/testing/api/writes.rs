@@ -55,6 +55,7 @@ impl ObjectWriter<'_> {
         mut object: Value,
     ) -> Result<Arc<StoredVersion>, Refusal> {
         place(resource, namespace, &mut object)?;
+        defaults::drop_server_fields(&mut object);
         let number = state.next_object();
         let prefix = metadata_text(&object, "generateName").to_owned();
         if metadata_text(&object, "name").is_empty() && !prefix.is_empty() {
@@ -80,7 +81,6 @@ impl ObjectWriter<'_> {
             let is_going = recorded_grace(&old.value).is_some();
             return Err(Refusal::already_exists(resource, &name, is_going));
         }
-        defaults::drop_server_fields(&mut object);
         self.set_managed_fields(&mut object, None);
         if resource.traits().has_status && !self.is_test {
             remove_field(&mut object, "status");
