@@ -405,18 +405,29 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
             )));
         }
     }
-    for field in ["labels", "annotations"] {
-        let is_texts = match object.pointer(&format!("/metadata/{field}")) {
+    let texts = [
+        "ObjectMeta.metadata.labels",
+        "ObjectMeta.metadata.annotations",
+    ];
+    let own = resource.is("", "secrets").then_some("Secret.stringData");
+    for field in texts.into_iter().chain(own) {
+        let (_, path) = field.split_once('.').unwrap_or_default();
+        let is_texts = match object.pointer(&format!("/{}", path.replace('.', "/"))) {
             None | Some(Value::Null) => true,
             Some(Value::Object(fields)) => fields.values().all(Value::is_string),
             Some(_) => false,
         };
         if !is_texts {
             return Err(Refusal::bad_request(format!(
-                "json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} of type \
-                 string"
+                "json: cannot unmarshal into Go struct field {field} of type string"
             )));
         }
+    }
+    if !are_owners(object.pointer("/metadata/ownerReferences")) {
+        return Err(Refusal::bad_request(
+            "json: cannot unmarshal into Go struct field ObjectMeta.metadata.ownerReferences of \
+             type []v1.OwnerReference",
+        ));
     }
     let text = |field: &str| {
         object
@@ -440,6 +451,25 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
         )));
     }
     Ok(())
+}
+
+/// Whether the value has the type of a list of owners.
+fn are_owners(owners: Option<&Value>) -> bool {
+    let is_owner = |owner: &Value| {
+        let mut fields = owner.as_object().into_iter().flatten();
+        owner.is_object()
+            && fields.all(|(name, value)| match name.as_str() {
+                "apiVersion" | "kind" | "name" | "uid" => value.is_string() || value.is_null(),
+                "controller" | "blockOwnerDeletion" => value.is_boolean() || value.is_null(),
+                _ => true,
+            })
+    };
+    match owners {
+        None | Some(Value::Null) => true,
+        Some(owners) => owners
+            .as_array()
+            .is_some_and(|all| all.iter().all(is_owner)),
+    }
 }
 
 /// Applies a patch to the object.

@@ -95,7 +95,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets how often a watch that takes bookmarks gets one. Default: a minute.
+    /// Sets how often a watch that takes bookmarks gets one. Default: a minute. The last one comes
+    /// 2 seconds before the end of its `timeoutSeconds`.
     #[must_use]
     pub fn bookmark_every(mut self, every: Duration) -> Self {
         self.bookmark_every = every;

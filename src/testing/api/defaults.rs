@@ -1,6 +1,8 @@
 //! The fields that the server fills in when an object is written: its own metadata, and fields of
 //! the common kinds that clients expect.
 
+use std::collections::HashSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -16,8 +18,10 @@ pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
     match (resource.group(), resource.plural()) {
         ("", "secrets") => {
             take_string_data(object);
+            drop_empty(object, &["data"]);
             set_default(object, "/type", json!("Opaque"));
         }
+        ("", "configmaps") => drop_empty(object, &["data", "binaryData"]),
         ("", "namespaces") => {
             let name = super::storage::metadata_text(object, "name").to_owned();
             set_default(
@@ -126,16 +130,36 @@ fn set_default(object: &mut Value, path: &str, value: Value) {
 
 /// The server keeps `stringData` as `data`.
 fn take_string_data(secret: &mut Value) {
-    let Some(fields) = secret.as_object_mut() else {
+    let texts = secret
+        .as_object_mut()
+        .and_then(|fields| fields.remove("stringData"));
+    let Some(Value::Object(texts)) = texts else {
         return;
     };
-    let Some(Value::Object(texts)) = fields.remove("stringData") else {
+    set_default(secret, "/data", json!({}));
+    let data = secret.get_mut("data").and_then(Value::as_object_mut);
+    if let Some(data) = data {
+        data.extend(texts.into_iter().filter_map(|(key, text)| {
+            let encoded = STANDARD.encode(text.as_str()?);
+            Some((key, Value::from(encoded)))
+        }));
+    }
+}
+
+/// Removes fields that are null or have nothing in them, which the server does not write.
+fn drop_empty(object: &mut Value, names: &[&str]) {
+    let Some(fields) = object.as_object_mut() else {
         return;
     };
-    let data = fields.entry("data").or_insert_with(|| json!({}));
-    for (key, text) in texts {
-        if let (Some(data), Some(text)) = (data.as_object_mut(), text.as_str()) {
-            data.insert(key, Value::from(STANDARD.encode(text)));
+    for name in names {
+        let is_empty = match fields.get(*name) {
+            Some(Value::Object(fields)) => fields.is_empty(),
+            Some(Value::Array(items)) => items.is_empty(),
+            Some(value) => value.is_null(),
+            None => false,
+        };
+        if is_empty {
+            fields.remove(*name);
         }
     }
 }
@@ -257,18 +281,16 @@ fn name_suffix(number: u64) -> String {
 pub(super) fn drop_server_fields(object: &mut Value) {
     if let Some(metadata) = metadata_mut(object) {
         metadata.remove("selfLink");
-        // The server does not write empty fields.
-        for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
-            let is_empty = match metadata.get(field) {
-                Some(Value::Object(fields)) => fields.is_empty(),
-                Some(Value::Array(items)) => items.is_empty(),
-                Some(value) => value.is_null(),
-                None => false,
-            };
-            if is_empty {
-                metadata.remove(field);
-            }
+        let owners = metadata.get_mut("ownerReferences");
+        if let Some(owners) = owners.and_then(Value::as_array_mut) {
+            // An owner that is named twice counts once.
+            let mut seen = HashSet::new();
+            owners.retain(|owner| seen.insert(owner.to_string()));
         }
+    }
+    if let Some(metadata) = object.get_mut("metadata") {
+        let names = ["annotations", "finalizers", "labels", "ownerReferences"];
+        drop_empty(metadata, &names);
     }
 }
 

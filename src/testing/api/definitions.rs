@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::defaults;
 use super::resources::{ApiResource, CRD_GROUP, CRDS};
 use super::storage::{StorageState, StoredVersion, is_marked, set_metadata};
 use super::validation::finalizers;
@@ -62,14 +61,12 @@ pub(super) fn end_definition(state: &mut StorageState, resource: &ApiResource) {
         .filter(|one| *one != CLEANUP)
         .map(Value::from)
         .collect();
-    let mut object = found.value.clone();
-    let is_held = !rest.is_empty();
-    set_metadata(&mut object, "finalizers", Value::Array(rest));
     let kind = definitions.storage_key();
-    if is_held {
-        state.put(&kind, &found.key, object);
-    } else {
-        defaults::drop_server_fields(&mut object);
-        state.remove(&kind, &found.key, Some(object));
+    if rest.is_empty() {
+        state.remove(&kind, &found.key, None);
+        return;
     }
+    let mut object = found.value.clone();
+    set_metadata(&mut object, "finalizers", Value::Array(rest));
+    state.put(&kind, &found.key, object);
 }

@@ -48,20 +48,19 @@ pub(super) fn text<'a>(target: &'a Target, name: &str) -> &'a str {
 
 /// The value of a boolean parameter; `None` when it is missing.
 pub(super) fn flag(target: &Target, name: &str) -> Option<bool> {
-    let value = target.value(name).filter(|value| !value.is_empty());
-    value.map(is_true)
+    target.value(name).map(is_true)
 }
 
 /// The value of a numeric parameter; `None` when it is missing.
 pub(super) fn number(target: &Target, name: &str) -> Result<Option<i64>, Refusal> {
-    match text(target, name) {
-        "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_not_a_number| {
+    let read = target.value(name).map(|text| {
+        text.parse().map_err(|_not_a_number| {
             Refusal::bad_request(format!(
                 "strconv.ParseInt: parsing {text:?}: invalid syntax"
             ))
-        }),
-    }
+        })
+    });
+    read.transpose()
 }
 
 const MATCH: &str = "resourceVersionMatch";

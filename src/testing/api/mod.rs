@@ -6,6 +6,7 @@ mod builder;
 mod defaults;
 mod definitions;
 mod discovery;
+mod garbage;
 mod kubeconfig;
 mod list_options;
 mod load;

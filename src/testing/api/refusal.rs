@@ -1,5 +1,7 @@
 //! The server's refusals: a `Status`, with the words on which clients match.
 
+use std::fmt;
+
 use serde_json::{Map, Value, json};
 
 use super::resources::ApiResource;
@@ -43,7 +45,8 @@ impl FieldComplaint {
         }
     }
 
-    pub(super) fn invalid(field: &str, value: &Value, message: &str) -> Self {
+    /// The value is as JSON has it.
+    pub(super) fn invalid(field: &str, value: &impl fmt::Display, message: &str) -> Self {
         Self {
             field: field.to_owned(),
             reason: "FieldValueInvalid",

@@ -215,41 +215,42 @@ fn selectable(resource: &ApiResource) -> &'static [&'static str] {
             "type",
         ],
         ("batch", "jobs") => &["status.successful"],
-        ("apps", "replicasets") => &["status.replicas"],
         _ => &[],
     }
 }
 
 fn is_selectable(resource: &ApiResource, field: &str) -> bool {
+    // A kind with fields of its own names all that it has. The others share those of the metadata.
+    let has_namespace = resource.is_namespaced() || selectable(resource).is_empty();
     field == "metadata.name"
-        || field == "metadata.namespace"
+        || (field == "metadata.namespace" && has_namespace)
         || selectable(resource).contains(&field)
 }
 
-/// The field as the server compares it; empty if the object has none.
+/// The field as the server compares it. Where the object has none, the server's type has a zero.
 fn value_of(resource: &ApiResource, object: &StoredVersion, field: &str) -> String {
     match field {
         "metadata.name" => return object.name().to_owned(),
         "metadata.namespace" => return object.namespace().to_owned(),
         _ => {}
     }
-    let path = match (resource.plural(), field) {
-        ("events", "source") => "/source/component".to_owned(),
-        ("jobs", "status.successful") => "/status/succeeded".to_owned(),
-        _ => format!("/{}", field.replace('.', "/")),
+    let own = format!("/{}", field.replace('.', "/"));
+    let (paths, zero) = match (resource.plural(), field) {
+        ("events", "source") => (["/source/component", "/reportingComponent"], ""),
+        ("pods", "status.podIP") => (["/status/podIP", "/status/podIPs/0/ip"], ""),
+        ("jobs", "status.successful") => (["/status/succeeded", ""], "0"),
+        ("nodes", "spec.unschedulable") | ("pods", "spec.hostNetwork") => ([&*own, ""], "false"),
+        _ => ([&*own, ""], ""),
     };
-    match object.value.pointer(&path) {
-        Some(Value::String(text)) => text.clone(),
-        Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
-        Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
-            let is_flag = matches!(field, "spec.unschedulable" | "spec.hostNetwork");
-            if is_flag {
-                "false".to_owned()
-            } else {
-                String::new()
-            }
-        }
-    }
+    let found = paths
+        .iter()
+        .find_map(|path| match object.value.pointer(path)? {
+            Value::String(text) if text.is_empty() => None,
+            Value::String(text) => Some(text.clone()),
+            value @ (Value::Bool(_) | Value::Number(_)) => Some(value.to_string()),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        });
+    found.unwrap_or_else(|| zero.to_owned())
 }
 
 #[cfg(test)]
@@ -262,18 +263,28 @@ mod tests {
     use crate::testing::api::storage::Storage;
 
     fn matched(plural: &str, query: &str, namespace: Option<&str>) -> Result<bool, Refusal> {
-        let registry = KindRegistry::built_in();
-        let resource = registry.find("", "v1", plural).unwrap();
-        let target = Target::parse(&format!("/x?{query}"));
-        let filter = ObjectFilter::of(resource, namespace, &target)?;
-        let now = std::time::SystemTime::UNIX_EPOCH;
-        let storage = Storage::new(registry.clone(), Clock::system(), now);
         let object = json!({
             "metadata": {"labels": {"app": "web"}},
             "spec": {"nodeName": "node-1"},
             "involvedObject": {"name": "web-0"},
             "reason": r"a,b=c\d",
         });
+        matches(object, plural, query, namespace)
+    }
+
+    fn matches(
+        object: Value,
+        plural: &str,
+        query: &str,
+        namespace: Option<&str>,
+    ) -> Result<bool, Refusal> {
+        let registry = KindRegistry::built_in();
+        let mut all = registry.all().iter();
+        let resource = all.find(|known| known.plural() == plural).unwrap();
+        let target = Target::parse(&format!("/x?{query}"));
+        let filter = ObjectFilter::of(resource, namespace, &target)?;
+        let now = std::time::SystemTime::UNIX_EPOCH;
+        let storage = Storage::new(registry.clone(), Clock::system(), now);
         let stored = storage
             .lock()
             .put(&resource.storage_key(), "shop/web-0", object);
@@ -320,6 +331,66 @@ mod tests {
         }
     }
 
+    /// The server compares fields of its own types, which have a zero where the object has none.
+    #[test]
+    fn an_absent_field_is_selected_by_the_zero_of_its_type() {
+        let rows = [
+            ("jobs", json!({}), "status.successful=0", true),
+            ("jobs", json!({}), "status.successful=", false),
+            ("jobs", json!({}), "status.successful!=0", false),
+            (
+                "jobs",
+                json!({"status": {"succeeded": 2}}),
+                "status.successful=0",
+                false,
+            ),
+            (
+                "jobs",
+                json!({"status": {"succeeded": null}}),
+                "status.successful=0",
+                true,
+            ),
+            ("pods", json!({}), "spec.hostNetwork=false", true),
+            ("pods", json!({}), "spec.hostNetwork=", false),
+            ("nodes", json!({}), "spec.unschedulable=false", true),
+            ("pods", json!({}), "status.podIP=", true),
+            (
+                "pods",
+                json!({"status": {"podIPs": [{"ip": "10.0.0.9"}]}}),
+                "status.podIP=10.0.0.9",
+                true,
+            ),
+            // The server takes the field, but its type has none of that name.
+            (
+                "pods",
+                json!({"status": {"podIPs": [{"ip": "10.0.0.9"}]}}),
+                "status.podIPs=",
+                true,
+            ),
+            (
+                "events",
+                json!({"reportingComponent": "kubelet"}),
+                "source=kubelet",
+                true,
+            ),
+            (
+                "events",
+                json!({"reportingComponent": "a", "source": {"component": "b"}}),
+                "source=b",
+                true,
+            ),
+        ];
+        for (plural, object, term, expected) in rows {
+            let told = format!("{plural} {object} {term}");
+            let query = format!("fieldSelector={}", term.replacen('=', "%3D", 1));
+            assert_eq!(
+                matches(object, plural, &query, None),
+                Ok(expected),
+                "{told}"
+            );
+        }
+    }
+
     #[test]
     fn a_backslash_takes_the_next_letter_for_text() {
         for (query, expected) in [
@@ -350,6 +421,14 @@ mod tests {
     fn a_field_that_the_server_does_not_know_is_refused() {
         let refused = matched("pods", "fieldSelector=spec.color=red", None).unwrap_err();
         assert_eq!(refused.message(), "field label not supported: spec.color");
+        let refused = matched("nodes", "fieldSelector=metadata.namespace=a", None).unwrap_err();
+        let expected = "field label not supported: metadata.namespace";
+        assert_eq!(refused.message(), expected);
+        // Only ReplicationControllers have this one.
+        let refused = matched("replicasets", "fieldSelector=status.replicas=0", None).unwrap_err();
+        let expected = "\"status.replicas\" is not a known field selector: only \
+            \"metadata.name\", \"metadata.namespace\"";
+        assert_eq!(refused.message(), expected);
         assert_eq!(
             matched("secrets", "labelSelector=a%3Db%3Dc", None)
                 .unwrap_err()

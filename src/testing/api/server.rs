@@ -42,6 +42,8 @@ use crate::testing::http::{
 /// # Limits
 ///
 /// - no controllers: it schedules, starts and collects nothing; it only empties a deleted namespace
+/// - no garbage collector: dependents stay. A delete with `Foreground` or `Orphan` sets the
+///   finalizer of its policy, which the server then removes at once
 /// - no server-side apply, protobuf or YAML bodies: it refuses them by name
 /// - no managed fields of its own: an object has only those from the test
 /// - no validation by schema, no conversion between versions, and only the defaults on which

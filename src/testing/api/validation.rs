@@ -91,6 +91,7 @@ fn metadata_complaints(resource: &ApiResource, object: &Value) -> Vec<FieldCompl
         let field = "metadata.annotations";
         complaints.push(FieldComplaint::too_long(field, ANNOTATION_BYTES_MAX));
     }
+    complaints.extend(owner_complaints(object));
     let finalizers = finalizers(object);
     for name in &finalizers {
         complaints.extend((!is_label(name, "")).then(|| told("finalizers", name, KEY)));
@@ -110,6 +111,74 @@ fn metadata_complaints(resource: &ApiResource, object: &Value) -> Vec<FieldCompl
         }
     }
     complaints
+}
+
+/// The complaints about the owners that an object names.
+fn owner_complaints(object: &Value) -> Vec<FieldComplaint> {
+    const FIELD: &str = "metadata.ownerReferences";
+    let owners = object.pointer("/metadata/ownerReferences");
+    let owners = owners
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let (mut complaints, mut controller) = (Vec::new(), None);
+    for (index, owner) in owners.iter().enumerate() {
+        let text = |name| owner.get(name).and_then(Value::as_str).unwrap_or_default();
+        let field = format!("{FIELD}[{index}]");
+        for name in ["apiVersion", "kind", "name", "uid"] {
+            let field = format!("{field}.{name}");
+            if text(name).is_empty() {
+                complaints.push(FieldComplaint::required(&field, "must not be empty"));
+            } else if name == "apiVersion" && !is_api_version(text(name)) {
+                let why = "must be <group>/<version> or <version>";
+                complaints.push(FieldComplaint::invalid(
+                    &field,
+                    &Value::from(text(name)),
+                    why,
+                ));
+            }
+        }
+        if matches!(text("apiVersion"), "v1" | "/v1") && text("kind") == "Event" {
+            let why = "/v1, Kind=Event is disallowed from being an owner";
+            complaints.push(FieldComplaint::invalid(&field, &owner_text(owner), why));
+        }
+        if owner.get("controller") == Some(&Value::Bool(true)) {
+            let name = format!("{}/{}", text("kind"), text("name"));
+            match &controller {
+                None => controller = Some(name),
+                Some(first) => {
+                    let all: Vec<_> = owners.iter().map(owner_text).collect();
+                    let why = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in \
+                         references for {first} and {name}"
+                    );
+                    let all = format!("[{}]", all.join(","));
+                    complaints.push(FieldComplaint::invalid(FIELD, &all, &why));
+                }
+            }
+        }
+    }
+    complaints
+}
+
+fn is_api_version(text: &str) -> bool {
+    let version = text.split_once('/').map_or(text, |(_, version)| version);
+    !version.is_empty() && !version.contains('/')
+}
+
+/// An owner as the server writes it, in the order of its type.
+fn owner_text(owner: &Value) -> String {
+    let texts = ["apiVersion", "kind", "name", "uid"].map(|name| {
+        let text = owner.get(name).and_then(Value::as_str);
+        (name, Some(Value::from(text.unwrap_or_default())))
+    });
+    let flags = ["controller", "blockOwnerDeletion"].map(|name| {
+        let flag = owner.get(name).filter(|flag| flag.is_boolean());
+        (name, flag.cloned())
+    });
+    let fields = texts.into_iter().chain(flags);
+    let fields = fields.filter_map(|(name, value)| Some(format!("{name:?}:{}", value?)));
+    let fields: Vec<_> = fields.collect();
+    format!("{{{}}}", fields.join(","))
 }
 
 /// Whether an object can have that label.

@@ -24,6 +24,9 @@ use crate::worker::StopToken;
 /// The lifetime of a watch without `timeoutSeconds`.
 const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
+/// How long before its end a watch gets its last bookmark, so that the next one begins late.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
 /// The approximate maximum size of a piece: initial events go out in several.
 const PIECE_BYTES: usize = 64 * 1024;
 
@@ -131,6 +134,7 @@ impl ServedWatchBody {
         let bookmark_every = bookmarks.then_some(settings.bookmark_every);
         let expired = state.can_be_watched(&kind, position).err();
         let expired = expired.map(|Compacted { oldest }| too_old(position, oldest));
+        let ends = later(now, timeout);
         let body = Self {
             storage: Arc::clone(storage),
             resource: Arc::clone(resource),
@@ -144,8 +148,8 @@ impl ServedWatchBody {
             expired_watches: state.expired_watches,
             refusal: too_large.or(expired),
             bookmark_every,
-            next_bookmark: bookmark_every.map(|every| later(now, every)),
-            ends: later(now, timeout),
+            next_bookmark: bookmark_every.and_then(|every| next_bookmark(now, every, ends)),
+            ends,
             told_columns: false,
             has_ended: false,
             _open: ServedWatch::new(&settings.open),
@@ -267,7 +271,7 @@ impl ServedWatchBody {
         if self.next_bookmark.is_none_or(|next| now < next) {
             return None;
         }
-        self.next_bookmark = Some(later(now, every));
+        self.next_bookmark = next_bookmark(now, every, self.ends);
         let is_ahead = self.position > state.version();
         (!is_ahead).then(|| {
             let text = self.bookmark(self.position, None);
@@ -312,6 +316,12 @@ impl Pieces for ServedWatchBody {
         drop(registration);
         piece
     }
+}
+
+/// The time of the next bookmark, if one comes before the end.
+fn next_bookmark(now: Instant, every: Duration, ends: Instant) -> Option<Instant> {
+    let last = ends.checked_sub(LAST_BOOKMARK)?;
+    Some(later(now, every).min(last)).filter(|next| *next > now)
 }
 
 fn event(kind: &str, object: &Value) -> Vec<u8> {

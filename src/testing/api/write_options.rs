@@ -7,6 +7,28 @@ use super::refusal::{FieldComplaint, Refusal};
 use crate::testing::http::message::RequestMessage;
 use crate::testing::recording::Target;
 
+/// What becomes of the dependents of a deleted object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Propagation {
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+impl Propagation {
+    fn of(policy: &str) -> Option<Self> {
+        match policy {
+            "Background" => Some(Self::Background),
+            "Foreground" => Some(Self::Foreground),
+            "Orphan" => Some(Self::Orphan),
+            _ => None,
+        }
+    }
+}
+
 /// The options of a delete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeleteRequest {
@@ -15,6 +37,8 @@ pub(super) struct DeleteRequest {
     pub(super) uid: Option<String>,
     /// The object must have this version.
     pub(super) version: Option<String>,
+    /// `None` leaves it to the kind and the object.
+    pub(super) propagation: Option<Propagation>,
     pub(super) is_dry_run: bool,
 }
 
@@ -113,7 +137,7 @@ impl GivenOptions {
                 let message = "orphanDependents and deletionPropagation cannot be both set";
                 complaints.push(FieldComplaint::invalid(PROPAGATION, &told, message));
             }
-            if !matches!(&**policy, "Foreground" | "Background" | "Orphan") {
+            if Propagation::of(policy).is_none() {
                 let known = "\"Foreground\", \"Background\", \"Orphan\", \"nil\"";
                 complaints.push(FieldComplaint::unsupported(PROPAGATION, &told, known));
             }
@@ -122,10 +146,19 @@ impl GivenOptions {
         if !complaints.is_empty() {
             return Err(Refusal::invalid_options("DeleteOptions", &complaints));
         }
+        let by_flag = self.orphans.map(|orphans| {
+            if orphans {
+                Propagation::Orphan
+            } else {
+                Propagation::Background
+            }
+        });
+        let by_name = self.propagation.as_deref().and_then(Propagation::of);
         Ok(DeleteRequest {
             grace: self.grace,
             uid: self.uid,
             version: self.version,
+            propagation: by_name.or(by_flag),
             is_dry_run: !self.dry_run.is_empty(),
         })
     }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::defaults;
 use super::definitions::{await_objects, definition_of, end_definition};
+use super::garbage;
 use super::refusal::Refusal;
 use super::resources::{self, ApiResource, CRD_GROUP, CRDS};
 use super::routes::{ObjectRoute, storage_key_of};
@@ -15,7 +16,7 @@ use super::storage::{
     set_type,
 };
 use super::validation::{check_name, check_update, finalizers};
-use super::write_options::DeleteRequest;
+use super::write_options::{DeleteRequest, Propagation};
 use crate::sync::Arc;
 
 /// The writer of an object, and its mode.
@@ -54,6 +55,7 @@ impl ObjectWriter<'_> {
         mut object: Value,
     ) -> Result<Arc<StoredVersion>, Refusal> {
         place(resource, namespace, &mut object)?;
+        defaults::drop_server_fields(&mut object);
         let number = state.next_object();
         let prefix = metadata_text(&object, "generateName").to_owned();
         if metadata_text(&object, "name").is_empty() && !prefix.is_empty() {
@@ -79,7 +81,6 @@ impl ObjectWriter<'_> {
             let is_going = recorded_grace(&old.value).is_some();
             return Err(Refusal::already_exists(resource, &name, is_going));
         }
-        defaults::drop_server_fields(&mut object);
         self.set_managed_fields(&mut object, None);
         if resource.traits().has_status && !self.is_test {
             remove_field(&mut object, "status");
@@ -201,12 +202,24 @@ impl ObjectWriter<'_> {
             let generation = old.unwrap_or_default().saturating_add(1);
             set_metadata(&mut object, "generation", Value::from(generation));
         }
-        let is_over = is_due_to_go(&object) && !self.is_dry_run;
-        if is_over {
-            let gone = remove(state, resource, &old.key, Some(object));
-            return Ok(gone.unwrap_or_else(|| Arc::clone(old)));
+        Ok(self.settle(state, resource, old, object))
+    }
+
+    /// Stores an object's new state, or removes the object if nothing holds it back any more. The
+    /// last state that watches are told is then the one before, as it was stored.
+    fn settle(
+        self,
+        state: &mut StorageState,
+        resource: &Arc<ApiResource>,
+        old: &StoredVersion,
+        object: Value,
+    ) -> Arc<StoredVersion> {
+        let has_content = resource.is("", "namespaces") && has_objects(state, &old.key);
+        if !is_due_to_go(&object) || has_content || self.is_dry_run {
+            return self.store(state, resource, &old.key, object);
         }
-        Ok(self.store(state, resource, &old.key, object))
+        remove(state, resource, &old.key, None);
+        Arc::new(StoredVersion::new(old.key.clone(), old.version, object))
     }
 
     /// The new object, with the fields that a client cannot write from the old one.
@@ -293,6 +306,8 @@ impl ObjectWriter<'_> {
         let mut object = self.marked(resource, &old.value, grace);
         if is_definition {
             await_objects(&mut object);
+        } else {
+            garbage::mark(resource, &mut object, self.propagation(request));
         }
         if finalizers(&object).is_empty() && grace == 0 && !is_namespace {
             // A graceful delete first marks the object as deleted, which watches see as a change.
@@ -312,6 +327,11 @@ impl ObjectWriter<'_> {
             });
         }
         let object = self.store(state, resource, &old.key, object);
+        if let Some(unmarked) = garbage::unmarked(&object.value)
+            && !self.is_dry_run
+        {
+            self.settle(state, resource, &object, unmarked);
+        }
         if is_namespace {
             self.empty_namespace(state, &old.key);
         }
@@ -322,6 +342,14 @@ impl ObjectWriter<'_> {
             object,
             is_pending: true,
         })
+    }
+
+    /// What the delete says about dependents. A test's own is immediate.
+    fn propagation(self, request: &DeleteRequest) -> Option<Propagation> {
+        if self.is_test {
+            return Some(Propagation::Background);
+        }
+        request.propagation
     }
 
     /// The object, marked as deleted, to go after `grace` seconds.
@@ -439,16 +467,19 @@ fn end_namespace(state: &mut StorageState, namespace: &str) {
     let Some(found) = state.get(&kind, namespace) else {
         return;
     };
-    let prefix = format!("{namespace}/");
-    let is_empty = !state.collections().any(|(_, collection)| {
-        collection
-            .objects
-            .keys()
-            .any(|key| key.starts_with(&prefix))
-    });
-    if is_empty && is_marked(&found.value) && finalizers(&found.value).is_empty() {
+    let is_held = has_objects(state, namespace) || !finalizers(&found.value).is_empty();
+    if is_marked(&found.value) && !is_held {
         state.remove(&kind, namespace, None);
     }
+}
+
+/// Whether there are objects in a namespace.
+fn has_objects(state: &StorageState, namespace: &str) -> bool {
+    let prefix = format!("{namespace}/");
+    let mut keys = state
+        .collections()
+        .flat_map(|(_, collection)| collection.objects.keys());
+    keys.any(|key| key.starts_with(&prefix))
 }
 
 /// Removes an object, and the objects that go with it.

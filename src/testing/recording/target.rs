@@ -30,14 +30,16 @@ impl Target {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Whether the request opens a watch: the API server takes `1`, `t` and `true` in any case.
+    /// Whether the request opens a watch.
     pub(in crate::testing) fn is_watch(&self) -> bool {
         self.value("watch").is_some_and(is_true)
     }
 }
 
+/// Whether a parameter that is there says yes: the API server takes all but `0` and `false` for
+/// that, also no value at all.
 pub(in crate::testing) fn is_true(value: &str) -> bool {
-    matches!(value, "1" | "t" | "T" | "true" | "True" | "TRUE")
+    value != "0" && !value.eq_ignore_ascii_case("false")
 }
 
 impl fmt::Display for Target {
@@ -106,6 +108,25 @@ mod tests {
         assert_eq!(target.value("labelSelector"), Some("a in (b)"));
         assert!(target.is_watch());
         assert_eq!(Target::parse(&target.to_string()), target);
+    }
+
+    #[test]
+    fn a_watch_is_asked_for_by_all_but_a_no() {
+        for (query, expected) in [
+            ("watch=1", true),
+            ("watch=TRUE", true),
+            ("watch=yes", true),
+            ("watch=", true),
+            ("watch", true),
+            ("watch=tRuE&watch=0", true),
+            ("watch=0", false),
+            ("watch=False", false),
+            ("watch=false", false),
+            ("x=1", false),
+        ] {
+            let target = Target::parse(&format!("/api/v1/pods?{query}"));
+            assert_eq!(target.is_watch(), expected, "{query}");
+        }
     }
 
     #[test]

@@ -58,22 +58,17 @@ impl<K: Object> Feed<K> {
         }
     }
 
-    /// The present objects as additions in no useful order, then everything after (a watch at `0`).
-    pub(super) fn synthetic(model: &Model<K>) -> Self {
+    /// The present objects as additions in no useful order, then everything after. A bookmark ends
+    /// the initial events for a client that takes them (WL-4).
+    pub(super) fn initial(model: &Model<K>, bookmarks: bool) -> Self {
         let mut feed = Self::at(model.version());
         let present = model.present().values().rev().cloned();
         let added = present.map(|object| ObjectEvent::added(object).into());
-        feed.queued = added.collect();
-        feed
-    }
-
-    /// As `synthetic`, with the bookmark that ends the initial events (WL-4).
-    pub(super) fn initial(model: &Model<K>) -> Self {
-        let mut feed = Self::synthetic(model);
-        feed.queued.push_back(WatchEvent::Bookmark {
+        let end = bookmarks.then(|| WatchEvent::Bookmark {
             resource_version: ResourceVersion::from(model.version().to_string()),
             initial_events_end: true,
         });
+        feed.queued = added.chain(end).collect();
         feed
     }
 

@@ -147,10 +147,9 @@ impl<K: Object> Server<K> {
         if asked > current && !self.silent_futures {
             return Err(too_large(asked, current));
         }
-        let mut feed = if request.send_initial_events {
-            Feed::initial(&self.model)
-        } else if asked == 0 {
-            Feed::synthetic(&self.model)
+        // A watch from no version or from `0` begins with the state like one that asks for that.
+        let mut feed = if request.send_initial_events || asked == 0 {
+            Feed::initial(&self.model, request.bookmarks)
         } else {
             Feed::after(&self.model, asked)
         };
@@ -196,7 +195,9 @@ mod tests {
 
     use crate::clock::{Clock, Deadline, FakeClock};
     use crate::error::Error;
-    use crate::list_watch::{Getter as _, ListRequest, ListerWatcher as _, Next, WatchRequest};
+    use crate::list_watch::{
+        Getter as _, ListRequest, ListerWatcher as _, Next, WatchEvent, WatchRequest,
+    };
     use crate::object::ObjectKey;
     use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
     use crate::worker::StopSource;
@@ -266,6 +267,47 @@ mod tests {
                 }
             }
             assert_eq!(keys, ["shop/a", "shop/b", "shop-dev/c"], "limit {limit}");
+        }
+    }
+
+    /// A watch of the present state begins with it, asked for or not (WL-4).
+    #[test]
+    fn the_end_of_the_initial_events_is_marked_for_whoever_takes_bookmarks() {
+        let source = FakeSource::<Secret>::new();
+        source.set(objects::secret("ns", "s", "", &[]));
+        let present = source.version().to_string();
+        for (version, sends, bookmarks, expected) in [
+            ("0", true, true, true),
+            ("", true, true, true),
+            (&*present, true, true, true),
+            ("0", false, true, true),
+            ("", false, true, true),
+            ("0", true, false, false),
+            ("0", false, false, false),
+        ] {
+            let request = WatchRequest {
+                resource_version: version.into(),
+                timeout: Duration::from_secs(1),
+                head_timeout: Duration::from_secs(1),
+                bookmarks,
+                send_initial_events: sends,
+                urgent: false,
+            };
+            let mut watch = source.watch(&request, &StopSource::new().token()).unwrap();
+            let mut next = || watch.next(Clock::system().after(Duration::ZERO)).unwrap();
+            let told = format!("at {version:?}, sends {sends}, bookmarks {bookmarks}");
+            assert!(
+                matches!(next(), Next::Event(WatchEvent::Object(_))),
+                "{told}"
+            );
+            let is_marked = matches!(
+                next(),
+                Next::Event(WatchEvent::Bookmark {
+                    resource_version,
+                    initial_events_end: true,
+                }) if resource_version.as_str() == present
+            );
+            assert_eq!(is_marked, expected, "{told}");
         }
     }
 

@@ -7,7 +7,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde_json::{Value, json};
 
+mod deletes;
+mod options;
 mod upstream;
+mod writes;
 
 use super::{AccessRule, ApiResource, ApiServer};
 use crate::ErrorKind;
@@ -302,9 +305,43 @@ fn bookmarks_and_time_outs_follow_the_clock() {
     fake.wait_for_timer(Duration::from_secs(60));
     fake.advance(Duration::from_secs(60));
     assert_eq!(watch.told(), format!("BOOKMARK -@{}", version + 1));
-    fake.wait_for_timer(Duration::from_secs(30));
-    fake.advance(Duration::from_secs(30));
+    // The last one comes shortly before the end, so that the next watch begins late.
+    fake.wait_for_timer(Duration::from_secs(28));
+    fake.advance(Duration::from_secs(28));
+    assert_eq!(watch.told(), format!("BOOKMARK -@{}", version + 1));
+    fake.wait_for_timer(Duration::from_secs(2));
+    fake.advance(Duration::from_secs(2));
     assert_eq!(watch.told(), "end");
+}
+
+#[test]
+fn a_watch_of_some_seconds_has_a_bookmark_before_its_end() {
+    let fake = FakeClock::new();
+    let server = ApiServer::builder()
+        .clock(Clock::from(fake.clone()))
+        .start()
+        .unwrap();
+    let version = server.version();
+    for (takes, timeout, expected) in [
+        ("&allowWatchBookmarks=1", 3, true),
+        ("&allowWatchBookmarks=1", 2, false),
+        ("&allowWatchBookmarks=1", 1, false),
+        ("", 3, false),
+    ] {
+        let query = format!("watch=1&resourceVersion={version}&timeoutSeconds={timeout}{takes}");
+        let mut watch = Watch::open(&server, &format!("{MAPS}?{query}"));
+        let end = if expected {
+            fake.wait_for_timer(Duration::from_secs(timeout - 2));
+            fake.advance(Duration::from_secs(timeout - 2));
+            assert_eq!(watch.told(), format!("BOOKMARK -@{version}"), "{query}");
+            2
+        } else {
+            timeout
+        };
+        fake.wait_for_timer(Duration::from_secs(end));
+        fake.advance(Duration::from_secs(end));
+        assert_eq!(watch.told(), "end", "{query}");
+    }
 }
 
 #[test]
