@@ -10,7 +10,7 @@ use crate::worker::StopToken;
 pub(super) enum Call<'a> {
     List,
     Listed(&'a ListRequest, &'a mut ListPage),
-    Watch,
+    Watch(&'a mut WatchRequest),
     Describe,
 }
 
@@ -43,8 +43,9 @@ impl ListerWatcher<ConfigMap> for Custom {
         request: &WatchRequest,
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
-        self.1(Call::Watch);
-        self.0.watch(request, stop)
+        let mut request = request.clone();
+        self.1(Call::Watch(&mut request));
+        self.0.watch(&request, stop)
     }
 
     fn describe(&self) -> String {
