@@ -400,7 +400,10 @@ impl Agent<'_> {
                         return;
                     };
                     self.wait_line.clear();
-                    return tell(&format!("warning: {changed}"));
+                    return tell(&format!(
+                        "warning: the configuration has {changed}; it takes a restart to follow \
+                         that"
+                    ));
                 }
                 Err(error) => error.to_string(),
             },

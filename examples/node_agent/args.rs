@@ -227,26 +227,18 @@ impl Options {
 
     /// What another read of the configuration changed that the agent takes in only when it starts.
     /// What a flag says wins, so that another word of the configuration is no change.
-    pub(crate) fn needs_restart(&self, wanted: &Wanted) -> Option<String> {
+    pub(crate) fn needs_restart(&self, wanted: &Wanted) -> Option<&'static str> {
         let [before, now] = [&self.wanted, wanted].map(|wanted| wanted.declaration.as_ref());
         let (before, now) = (before?, now?);
-        let directory = self.files.directory.as_ref();
-        if before.directory != now.directory && before.directory.as_ref() == directory {
-            let stay = directory.map_or_else(String::new, |old| {
-                format!(
-                    ", and the files in {} stay until you remove them",
-                    old.display()
-                )
-            });
-            let text = "the configuration has another directory; it takes a restart to follow that";
-            return Some(format!("{text}{stay}"));
+        if before.directory != now.directory && before.directory == self.files.directory {
+            return Some(
+                "another directory (the files in the one before stay until you remove them)",
+            );
         }
         let [before, now] = [before, now].map(|declared| declared.pods().map(|(_, node)| node));
         let is_named_by_flag = before.flatten() != self.node_name.as_deref();
         let is_same = before.is_some() == now.is_some() && is_named_by_flag || before == now;
-        (!is_same).then(|| {
-            "the configuration has other pods; it takes a restart to follow that".to_owned()
-        })
+        (!is_same).then_some("other pods")
     }
 
     /// How often the objects are read where they are not watched.
