@@ -122,6 +122,10 @@ pub(crate) struct Options {
     /// The labels of pods; empty: all.
     pub(crate) selector: String,
     pub(crate) files: FileOptions,
+    /// Whether the configuration names the directory, and no flag.
+    is_directory_declared: bool,
+    /// Whether the configuration names the node, and no flag.
+    is_node_declared: bool,
     pub(crate) credentials: CredentialOptions,
     pub(crate) snapshot: Option<SnapshotFiles>,
     pub(crate) change_detection: ChangeDetection,
@@ -173,6 +177,8 @@ impl Default for Options {
                 },
                 ..FileOptions::default()
             },
+            is_directory_declared: false,
+            is_node_declared: false,
             credentials: CredentialOptions::default(),
             snapshot: None,
             change_detection: ChangeDetection::default(),
@@ -202,7 +208,12 @@ impl Options {
         let has_files =
             |entry: &Arc<Entry>| entry.rules != Rules::default() || !entry.tells.is_empty();
         let entries = declaration.map_or(&[][..], |declared| &declared.entries);
-        if self.files.directory.is_none() && entries.iter().any(has_files) {
+        let has_directory = if self.is_directory_declared {
+            declaration.is_some_and(|declared| declared.directory.is_some())
+        } else {
+            self.files.directory.is_some()
+        };
+        if !has_directory && entries.iter().any(has_files) {
             let file = self.sources.config.as_deref().unwrap_or(Path::new(""));
             let file = file.display();
             return Err(format!(
@@ -230,13 +241,13 @@ impl Options {
     pub(crate) fn needs_restart(&self, wanted: &Wanted) -> Option<&'static str> {
         let [before, now] = [&self.wanted, wanted].map(|wanted| wanted.declaration.as_ref());
         let (before, now) = (before?, now?);
-        if before.directory != now.directory && before.directory == self.files.directory {
+        if self.is_directory_declared && before.directory != now.directory {
             return Some(
                 "another directory (the files in the one before stay until you remove them)",
             );
         }
         let [before, now] = [before, now].map(|declared| declared.pods().map(|(_, node)| node));
-        let is_named_by_flag = before.flatten() != self.node_name.as_deref();
+        let is_named_by_flag = self.node_name.is_some() && !self.is_node_declared;
         let is_same = before.is_some() == now.is_some() && is_named_by_flag || before == now;
         (!is_same).then_some("other pods")
     }
@@ -320,11 +331,13 @@ where
 
 /// Takes from the configuration what no flag says.
 fn declared(declaration: &Declaration, options: &mut Options) {
-    if options.files.directory.is_none() {
+    options.is_directory_declared = options.files.directory.is_none();
+    if options.is_directory_declared {
         options.files.directory.clone_from(&declaration.directory);
     }
-    if let Some((_, Some(node))) = declaration.pods() {
-        options.node_name.get_or_insert_with(|| node.to_owned());
+    if let (Some((_, Some(node))), None) = (declaration.pods(), &options.node_name) {
+        options.is_node_declared = true;
+        options.node_name = Some(node.to_owned());
     }
     options.credentials.declared = declaration.credentials.clone();
 }

@@ -19,7 +19,7 @@ use crate::worker::Worker;
 const LINGER: Duration = Duration::from_millis(100);
 
 /// The most threads of a pool that wait for jobs. A thread beyond them ends with its job. A client
-/// has as many slots for requests, so a thousand openings in a row use the same threads.
+/// has as many slots for requests, so that a thousand openings in a row use the same threads.
 const IDLE_MAX: usize = 16;
 
 /// A job. It receives the error when the system has no thread for it.

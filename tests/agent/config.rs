@@ -304,10 +304,15 @@ fn a_changed_file_is_refused_where_a_start_would_refuse_it() {
 fn another_directory_is_told_with_what_stays_unless_a_flag_names_one() {
     let machine = Machine::new("- configMap: shop/a\n");
     machine.set("a", &[("one", "1")]);
+    // The agent must not read half of it.
+    let write = |text: &str| {
+        fs::write(machine.path("new"), text).unwrap();
+        fs::rename(machine.path("new"), machine.path("config.yaml")).unwrap();
+    };
     let declare = |directory: &str, entry: &str| {
         let directory = machine.path(directory);
-        let text = format!("directory: {}\nentries: [{entry}]\n", directory.display());
-        fs::write(machine.path("config.yaml"), text).unwrap();
+        let directory = directory.display();
+        write(&format!("directory: {directory}\nentries: [{entry}]\n"));
     };
     let entry = "{configMap: shop/a}";
     declare("out", entry);
@@ -319,10 +324,16 @@ fn another_directory_is_told_with_what_stays_unless_a_flag_names_one() {
     let expected = "another directory (the files in the one before stay until you remove them); \
                     it takes a restart to follow that";
     assert_eq!(why, expected);
+    write("entries: [{configMap: shop/a, mode: \"0600\"}]\n");
+    agent.signal(Signal::HUP);
+    let why = told(&mut agent, "warning: SIGHUP: ");
+    assert!(why.contains("directory: missing"), "{why}");
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 
     let named = machine.path("named");
     let flags = ["--output-dir", named.to_str().unwrap(), "-v"];
+    // The flag wins also where it says the same.
+    declare("named", entry);
     let mut agent = machine.start(&flags);
     has(&named.join("shop/configmaps/a/one"), "1");
     declare("another", entry);

@@ -271,31 +271,41 @@ fn a_deadline_in_the_middle_of_a_chunk_loses_no_byte() {
     });
 }
 
-/// A whole event among the bytes that were read is told of.
+/// A whole event among the bytes that were read is told of. Where they came with the head, only one
+/// more read shows that nothing else has come. Where they came later, a short read has shown it.
 #[test]
 fn a_watch_says_whether_its_next_event_is_here() {
     let server = Server::start();
     let client = client(&server.url());
     let both = [bookmark("8"), bookmark("9")].concat();
-    thread::scope(|scope| {
-        let watching = scope.spawn(|| {
-            let source = secrets(&client);
-            let mut watch = open(&*source);
-            assert_eq!(next_bookmark(&mut *watch), "8");
-            assert_eq!(watch.backlog(), Backlog::Event);
-            assert_eq!(next_bookmark(&mut *watch), "9");
-            // Only one more read shows that nothing else has come.
-            assert_eq!(watch.backlog(), Backlog::Bytes);
-            let passed = watch.next(Deadline::at(Clock::system().now())).unwrap();
-            assert!(matches!(passed, Next::DeadlinePassed), "{passed:?}");
-            assert_eq!(watch.backlog(), Backlog::Unknown);
+    for (with_head, last) in [(true, Backlog::Bytes), (false, Backlog::Unknown)] {
+        thread::scope(|scope| {
+            let (opened, is_open) = crossbeam_channel::bounded(1);
+            let client = &client;
+            let watching = scope.spawn(move || {
+                let source = secrets(client);
+                let mut watch = open(&*source);
+                opened.send(()).unwrap();
+                assert_eq!(next_bookmark(&mut *watch), "8");
+                assert_eq!(watch.backlog(), Backlog::Event);
+                assert_eq!(next_bookmark(&mut *watch), "9");
+                assert_eq!(watch.backlog(), last);
+                let passed = watch.next(Deadline::at(Clock::system().now())).unwrap();
+                assert!(matches!(passed, Next::DeadlinePassed), "{passed:?}");
+                assert_eq!(watch.backlog(), Backlog::Unknown);
+            });
+            let mut peer = server.accept();
+            peer.request();
+            if with_head {
+                peer.begin_with(&both);
+            } else {
+                peer.begin();
+                is_open.recv().unwrap();
+                peer.chunk(&both);
+            }
+            watching.join().unwrap();
         });
-        let mut peer = server.accept();
-        peer.request();
-        peer.begin();
-        peer.write(format!("{:x}\r\n{both}\r\n", both.len()));
-        watching.join().unwrap();
-    });
+    }
 }
 
 #[test]

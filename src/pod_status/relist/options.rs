@@ -48,7 +48,7 @@ setters! { [] RelistOptions;
     period(period: Duration);
 
     /// Sets the age of the last successful list above which [`health`](super::Relist::health) is an
-    /// error. Default: 3 minutes. One that is not longer than the period counts from its end.
+    /// error. Default: 3 minutes. At least twice the period.
     #[doc(alias = "RelistThreshold")]
     health_threshold(threshold: Duration);
 
@@ -65,12 +65,9 @@ setters! { [] RelistOptions;
 }
 
 impl RelistOptions {
-    /// The health threshold. A list that is not due yet is no sign of a runtime that hangs.
+    /// The health threshold. The next list is due a period after the end of the one before, so that
+    /// a shorter threshold would call each pause a runtime that hangs.
     pub(super) fn threshold(&self) -> Duration {
-        let threshold = self.health_threshold;
-        if threshold > self.period {
-            return threshold;
-        }
-        threshold.saturating_add(self.period)
+        self.health_threshold.max(self.period.saturating_mul(2))
     }
 }

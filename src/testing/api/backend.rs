@@ -405,21 +405,21 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
             )));
         }
     }
-    let texts = [
-        "ObjectMeta.metadata.labels",
-        "ObjectMeta.metadata.annotations",
-    ];
-    let own = resource.is("", "secrets").then_some("Secret.stringData");
-    for field in texts.into_iter().chain(own) {
-        let (_, path) = field.split_once('.').unwrap_or_default();
-        let is_texts = match object.pointer(&format!("/{}", path.replace('.', "/"))) {
+    for (kind, path) in [
+        ("ObjectMeta", "metadata/labels"),
+        ("ObjectMeta", "metadata/annotations"),
+        ("Secret", "stringData"),
+    ] {
+        let is_its_own = kind == "ObjectMeta" || resource.is("", "secrets");
+        let is_texts = match object.pointer(&format!("/{path}")) {
             None | Some(Value::Null) => true,
-            Some(Value::Object(fields)) => fields.values().all(Value::is_string),
+            Some(Value::Object(fields)) => fields.values().all(|it| it.is_string() || it.is_null()),
             Some(_) => false,
         };
-        if !is_texts {
+        if is_its_own && !is_texts {
+            let field = path.replace('/', ".");
             return Err(Refusal::bad_request(format!(
-                "json: cannot unmarshal into Go struct field {field} of type string"
+                "json: cannot unmarshal into Go struct field {kind}.{field} of type string"
             )));
         }
     }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::resources::{ApiResource, CRD_GROUP, CRDS};
 use super::storage::metadata_mut;
+use super::validation::owner_text;
 
 /// Fills in the fields on which clients rely. Present fields stay.
 pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
@@ -21,7 +22,10 @@ pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
             drop_empty(object, &["data"]);
             set_default(object, "/type", json!("Opaque"));
         }
-        ("", "configmaps") => drop_empty(object, &["data", "binaryData"]),
+        ("", "configmaps") => {
+            fill_in_texts(object.get_mut("data"));
+            drop_empty(object, &["data", "binaryData"]);
+        }
         ("", "namespaces") => {
             let name = super::storage::metadata_text(object, "name").to_owned();
             set_default(
@@ -139,10 +143,20 @@ fn take_string_data(secret: &mut Value) {
     set_default(secret, "/data", json!({}));
     let data = secret.get_mut("data").and_then(Value::as_object_mut);
     if let Some(data) = data {
-        data.extend(texts.into_iter().filter_map(|(key, text)| {
-            let encoded = STANDARD.encode(text.as_str()?);
-            Some((key, Value::from(encoded)))
+        data.extend(texts.into_iter().map(|(key, text)| {
+            let encoded = STANDARD.encode(text.as_str().unwrap_or_default());
+            (key, Value::from(encoded))
         }));
+    }
+}
+
+/// A null among texts is an empty text, as Go decodes it.
+fn fill_in_texts(texts: Option<&mut Value>) {
+    let texts = texts.and_then(Value::as_object_mut);
+    for text in texts.into_iter().flat_map(|texts| texts.values_mut()) {
+        if text.is_null() {
+            *text = json!("");
+        }
     }
 }
 
@@ -281,11 +295,13 @@ fn name_suffix(number: u64) -> String {
 pub(super) fn drop_server_fields(object: &mut Value) {
     if let Some(metadata) = metadata_mut(object) {
         metadata.remove("selfLink");
+        fill_in_texts(metadata.get_mut("annotations"));
+        fill_in_texts(metadata.get_mut("labels"));
         let owners = metadata.get_mut("ownerReferences");
         if let Some(owners) = owners.and_then(Value::as_array_mut) {
             // An owner that is named twice counts once.
             let mut seen = HashSet::new();
-            owners.retain(|owner| seen.insert(owner.to_string()));
+            owners.retain(|owner| seen.insert(owner_text(owner)));
         }
     }
     if let Some(metadata) = object.get_mut("metadata") {

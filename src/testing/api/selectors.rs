@@ -115,10 +115,10 @@ fn parse_fields(resource: &ApiResource, text: &str) -> Result<Vec<FieldTerm>, Re
     };
     let field = &unknown.field;
     Err(Refusal::bad_request(
-        if resource.traits().is_built_in && !selectable(resource).is_empty() {
-            format!("field label not supported: {field}")
-        } else {
+        if resource.traits().is_built_in && selectable(resource).is_empty() {
             format!("\"{field}\" is not a known field selector: {ONLY_BASE}")
+        } else {
+            format!("field label not supported: {field}")
         },
     ))
 }
@@ -220,8 +220,9 @@ fn selectable(resource: &ApiResource) -> &'static [&'static str] {
 }
 
 fn is_selectable(resource: &ApiResource, field: &str) -> bool {
-    // A kind with fields of its own names all that it has. The others share those of the metadata.
-    let has_namespace = resource.is_namespaced() || selectable(resource).is_empty();
+    // Built-in kinds without fields of their own share those of the metadata.
+    let shares = resource.traits().is_built_in && selectable(resource).is_empty();
+    let has_namespace = resource.is_namespaced() || shares;
     field == "metadata.name"
         || (field == "metadata.namespace" && has_namespace)
         || selectable(resource).contains(&field)

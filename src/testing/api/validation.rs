@@ -166,7 +166,7 @@ fn is_api_version(text: &str) -> bool {
 }
 
 /// An owner as the server writes it, in the order of its type.
-fn owner_text(owner: &Value) -> String {
+pub(super) fn owner_text(owner: &Value) -> String {
     let texts = ["apiVersion", "kind", "name", "uid"].map(|name| {
         let text = owner.get(name).and_then(Value::as_str);
         (name, Some(Value::from(text.unwrap_or_default())))

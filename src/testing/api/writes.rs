@@ -214,8 +214,8 @@ impl ObjectWriter<'_> {
         old: &StoredVersion,
         object: Value,
     ) -> Arc<StoredVersion> {
-        let has_content = resource.is("", "namespaces") && has_objects(state, &old.key);
-        if !is_due_to_go(&object) || has_content || self.is_dry_run {
+        let is_over = is_due_to_go(&object) && !self.is_dry_run;
+        if !is_over || resource.is("", "namespaces") && has_objects(state, &old.key) {
             return self.store(state, resource, &old.key, object);
         }
         remove(state, resource, &old.key, None);
@@ -326,14 +326,19 @@ impl ObjectWriter<'_> {
                 is_pending: false,
             });
         }
-        let object = self.store(state, resource, &old.key, object);
+        // A delete that changes nothing makes no version.
+        let object = if object == old.value {
+            old
+        } else {
+            self.store(state, resource, &old.key, object)
+        };
         if let Some(unmarked) = garbage::unmarked(&object.value)
             && !self.is_dry_run
         {
             self.settle(state, resource, &object, unmarked);
         }
         if is_namespace {
-            self.empty_namespace(state, &old.key);
+            self.empty_namespace(state, &object.key);
         }
         if is_definition && !self.is_dry_run {
             self.empty_definition(state, &object);
@@ -358,8 +363,11 @@ impl ObjectWriter<'_> {
         let is_namespace = resource.is("", "namespaces");
         let is_definition = resource.is(CRD_GROUP, CRDS);
         let marked = metadata_text(&object, "deletionTimestamp").to_owned();
-        // A shorter grace period counts from the first delete.
         let first = recorded_grace(&object).unwrap_or_default();
+        if !marked.is_empty() && grace == first {
+            return object;
+        }
+        // A shorter grace period counts from the first delete.
         let moved = grace.saturating_sub(first);
         let (at, is_past) = self.storage.timestamp_from(&marked, moved);
         set_metadata(&mut object, "deletionTimestamp", Value::from(at));
@@ -393,11 +401,10 @@ impl ObjectWriter<'_> {
         let asked = asked.map(|asked| if asked < 0 { 1 } else { asked });
         let recorded = recorded_grace(object);
         if !resource.is("", "pods") || self.is_test {
-            let is_pending = recorded.is_some() && !finalizers(object).is_empty();
-            return (!is_pending).then_some(0);
+            return Some(0);
         }
         match recorded {
-            Some(0) => (finalizers(object).is_empty()).then_some(0),
+            Some(0) => Some(0),
             Some(recorded) => asked.filter(|asked| *asked < recorded),
             None => {
                 let has_ended = matches!(text("/status/phase"), "Succeeded" | "Failed");

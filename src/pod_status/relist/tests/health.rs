@@ -149,7 +149,7 @@ fn pl_6_the_period_is_an_option() {
     stage.rests_for(Duration::from_secs(5 * 60));
     stage.fake.advance(Duration::from_secs(5 * 60));
     stage.expect(&Asked::List);
-    stage.fake.advance(Duration::from_secs(3 * 60));
+    stage.fake.advance(Duration::from_secs(5 * 60));
     assert!(stage.relist.health().is_ok());
     stage.fake.advance(Duration::from_millis(1));
     assert!(stage.relist.health().is_err());

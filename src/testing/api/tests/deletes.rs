@@ -173,7 +173,22 @@ fn a_policy_leaves_the_other_finalizers_and_the_grace_of_an_object() {
 
     let deleted = ask(&server, &format!("DELETE {path}"), &policy("Foreground"));
     assert_eq!(finalizers(&deleted), both);
-    assert_eq!(finalizers(&get(&server, &path)), json!(["x.io/a"]));
+    let held = get(&server, &path);
+    assert_eq!(finalizers(&held), json!(["x.io/a"]));
+    // Another delete changes its policy, and nothing else.
+    assert_eq!(delete(&server, &path).body, held.body);
+    assert_eq!(get(&server, &path).body, held.body);
+    let orphaned = ask(&server, &format!("DELETE {path}"), &policy("Orphan"));
+    assert_eq!(finalizers(&orphaned), json!(["x.io/a", "orphan"]));
+    let marks = [
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+    ];
+    for field in marks {
+        let [before, now] = [&held, &orphaned].map(|answer| &answer.body["metadata"][field]);
+        assert_eq!(before, now, "{field}");
+    }
     patch(&server, &path, &json!({"metadata": {"finalizers": null}}));
     assert_eq!(get(&server, &path).status, 404);
 

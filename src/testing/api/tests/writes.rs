@@ -161,7 +161,7 @@ fn owners_are_kept_once_if_they_have_the_type_of_owners() {
     ask(&server, &format!("POST {MAPS}"), &object);
     let good = json!([
         owner(&json!({"controller": true})),
-        owner(&json!({"controller": true})),
+        owner(&json!({"controller": true, "blockOwnerDeletion": null})),
         owner(&json!({"uid": "v", "controller": false})),
         owner(&json!({"uid": "w", "apiVersion": "apps/v1", "kind": "Event"})),
     ]);
@@ -174,5 +174,25 @@ fn owners_are_kept_once_if_they_have_the_type_of_owners() {
         let object = json!({"metadata": {"name": "b", "ownerReferences": owners}});
         let refused = ask(&server, &format!("PUT {MAPS}/b"), &object);
         assert_eq!(refused.status, 400, "{owners}: {}", refused.body);
+    }
+}
+
+#[test]
+fn a_null_among_texts_is_an_empty_text() {
+    let server = ApiServer::new().unwrap();
+    let texts = json!({"a": null});
+    let metadata = json!({"name": "n", "labels": texts, "annotations": texts});
+    let secret = json!({"metadata": metadata, "stringData": texts});
+    let made = ask(&server, &format!("POST {SECRETS}"), &secret).body;
+    let map = json!({"metadata": metadata, "data": texts});
+    let map = ask(&server, &format!("POST {MAPS}"), &map).body;
+    let empty = json!({"a": ""});
+    for found in [
+        &made["metadata"]["labels"],
+        &made["metadata"]["annotations"],
+        &made["data"],
+        &map["data"],
+    ] {
+        assert_eq!(found, &empty);
     }
 }
