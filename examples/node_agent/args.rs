@@ -242,9 +242,7 @@ impl Options {
         let [before, now] = [&self.wanted, wanted].map(|wanted| wanted.declaration.as_ref());
         let (before, now) = (before?, now?);
         if self.is_directory_declared && before.directory != now.directory {
-            return Some(
-                "another directory (the files in the one before stay until you remove them)",
-            );
+            return Some("another directory (files in an earlier one stay until you remove them)");
         }
         let [before, now] = [before, now].map(|declared| declared.pods().map(|(_, node)| node));
         let is_named_by_flag = self.node_name.is_some() && !self.is_node_declared;

@@ -34,10 +34,16 @@ impl Machine {
         self.directory.join(name)
     }
 
-    /// Replaces the configuration in one step.
     fn declare(&self, entries: &str) {
         let out = self.path("out");
-        let text = format!("directory: {}\nentries:\n{entries}", out.display());
+        self.write(&format!(
+            "directory: {}\nentries:\n{entries}",
+            out.display()
+        ));
+    }
+
+    /// Replaces the configuration in one step: the agent must not read half of it.
+    fn write(&self, text: &str) {
         fs::write(self.path("new"), text).unwrap();
         fs::rename(self.path("new"), self.path("config.yaml")).unwrap();
     }
@@ -290,7 +296,7 @@ fn a_changed_file_is_refused_where_a_start_would_refuse_it() {
     has(&machine.file("a/one"), "1");
     let text =
         "entries: [{configMap: shop/a}]\ncredentials: {a.service: {b: {secret: shop/a, key: c}}}\n";
-    fs::write(machine.path("config.yaml"), text).unwrap();
+    machine.write(text);
     agent.signal(Signal::HUP);
     let why = told(&mut agent, "warning: SIGHUP: ");
     let expected = "the configuration declares credentials: give --credential-socket; what was \
@@ -304,15 +310,10 @@ fn a_changed_file_is_refused_where_a_start_would_refuse_it() {
 fn another_directory_is_told_with_what_stays_unless_a_flag_names_one() {
     let machine = Machine::new("- configMap: shop/a\n");
     machine.set("a", &[("one", "1")]);
-    // The agent must not read half of it.
-    let write = |text: &str| {
-        fs::write(machine.path("new"), text).unwrap();
-        fs::rename(machine.path("new"), machine.path("config.yaml")).unwrap();
-    };
     let declare = |directory: &str, entry: &str| {
         let directory = machine.path(directory);
         let directory = directory.display();
-        write(&format!("directory: {directory}\nentries: [{entry}]\n"));
+        machine.write(&format!("directory: {directory}\nentries: [{entry}]\n"));
     };
     let entry = "{configMap: shop/a}";
     declare("out", entry);
@@ -321,10 +322,10 @@ fn another_directory_is_told_with_what_stays_unless_a_flag_names_one() {
     declare("other", entry);
     agent.signal(Signal::HUP);
     let why = told(&mut agent, "warning: the configuration has ");
-    let expected = "another directory (the files in the one before stay until you remove them); \
-                    it takes a restart to follow that";
+    let expected = "another directory (files in an earlier one stay until you remove them); it \
+                    takes a restart to follow that";
     assert_eq!(why, expected);
-    write("entries: [{configMap: shop/a, mode: \"0600\"}]\n");
+    machine.write("entries: [{configMap: shop/a, mode: \"0600\"}]\n");
     agent.signal(Signal::HUP);
     let why = told(&mut agent, "warning: SIGHUP: ");
     assert!(why.contains("directory: missing"), "{why}");

@@ -90,7 +90,7 @@ fn a_hang_up_ends_no_run_that_waits() {
 #[test]
 fn a_server_that_does_not_answer_holds_up_no_end_of_an_agent_that_writes_files() {
     for strategy in ["Get", "Cache"] {
-        // A late request of another agent may come, and the signal before this one listens to it.
+        // Its own request alone shows that this agent listens for signals.
         let name = format!("silent-{strategy}").to_lowercase();
         let server = ApiServer::new().unwrap();
         server.add_fault(Fault::new(Act::Hang));

@@ -15,12 +15,21 @@ pub(super) struct Records {
 struct Record {
     /// The pod at its last good inspection; `None` before the first one.
     inspected: Option<RuntimePod>,
-    /// Whether the cache did not take the last inspection, so that it is repeated (PL-3).
-    marked: bool,
-    /// Whether the last inspection failed.
-    failed: bool,
+    /// How the last inspection ended.
+    last: Inspection,
     /// Whether the program asked for an inspection.
     requested: bool,
+}
+
+/// How an inspection ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Inspection {
+    /// The cache has its status, or there was none yet.
+    #[default]
+    Stored,
+    /// The cache has something newer than its status.
+    Refused,
+    Failed,
 }
 
 impl Records {
@@ -77,26 +86,26 @@ impl Records {
         let record = self.pods.entry(pod.uid().to_owned()).or_default();
         let before = record.inspected.as_ref();
         let unchanged = before.is_some_and(|before| before.looks_like(pod));
-        record.marked || record.requested || !unchanged
+        record.last != Inspection::Stored || record.requested || !unchanged
     }
 
-    /// Takes the end of an inspection, which has `failed` or brought a status. Only a stored status
-    /// updates the record; any other inspection is repeated (PL-3). A cache refuses one if it has
-    /// something newer. Returns whether that is news: the first failure after a success, or the
-    /// first success after a failure.
-    pub(super) fn inspected(&mut self, pod: RuntimePod, is_stored: bool, failed: bool) -> bool {
+    /// Takes the end of an inspection. Only a stored status updates the record; any other
+    /// inspection is repeated (PL-3). Returns whether that is news: the first failure after a
+    /// success, or the first success after a failure.
+    pub(super) fn inspected(&mut self, pod: RuntimePod, end: Inspection) -> bool {
         let record = self.pods.entry(pod.uid().to_owned()).or_default();
-        if is_stored {
+        if end == Inspection::Stored {
             record.inspected = Some(pod);
         }
         record.requested = false;
-        record.marked = !is_stored;
-        std::mem::replace(&mut record.failed, failed) != failed
+        let before = std::mem::replace(&mut record.last, end);
+        (before == Inspection::Failed) != (end == Inspection::Failed)
     }
 
     /// The number of known pods, and of those whose last inspection failed and is due again.
     pub(super) fn count(&self) -> (usize, usize) {
-        let failed = self.pods.values().filter(|record| record.failed);
+        let records = self.pods.values();
+        let failed = records.filter(|record| record.last == Inspection::Failed);
         (self.pods.len(), failed.count())
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use super::core::Records;
+use super::core::{Inspection, Records};
 use super::options::RelistOptions;
 use super::progress::Progress;
 use super::requests::{RelistRequests, Turn};
@@ -223,15 +223,19 @@ impl<R: Runtime> RelistLoop<R> {
             Ok(status) => {
                 self.last_good.remove(&uid);
                 let status = Some(Arc::new(status));
-                let is_stored = self.cache.set(&uid, status, None, timestamp);
-                self.records.inspected(pod, is_stored, false);
+                let end = if self.cache.set(&uid, status, None, timestamp) {
+                    Inspection::Stored
+                } else {
+                    Inspection::Refused
+                };
+                self.records.inspected(pod, end);
             }
             Err(error) => {
                 if let Some(good) = self.last_good(&uid) {
                     self.last_good.insert(uid.clone(), good);
                 }
                 let why = text_of(&error);
-                if self.records.inspected(pod, false, true) {
+                if self.records.inspected(pod, Inspection::Failed) {
                     log::warn!("{what}: {why}");
                 } else {
                     log::debug!("{what}: {why}");

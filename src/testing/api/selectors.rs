@@ -236,12 +236,13 @@ fn value_of(resource: &ApiResource, object: &StoredVersion, field: &str) -> Stri
         _ => {}
     }
     let own = format!("/{}", field.replace('.', "/"));
-    let (paths, zero) = match (resource.plural(), field) {
-        ("events", "source") => (["/source/component", "/reportingComponent"], ""),
-        ("pods", "status.podIP") => (["/status/podIP", "/status/podIPs/0/ip"], ""),
-        ("jobs", "status.successful") => (["/status/succeeded", ""], "0"),
-        ("nodes", "spec.unschedulable") | ("pods", "spec.hostNetwork") => ([&*own, ""], "false"),
-        _ => ([&*own, ""], ""),
+    let own = [&*own];
+    let (paths, zero): (&[&str], &str) = match (resource.plural(), field) {
+        ("events", "source") => (&["/source/component", "/reportingComponent"], ""),
+        ("pods", "status.podIP") => (&["/status/podIP", "/status/podIPs/0/ip"], ""),
+        ("jobs", "status.successful") => (&["/status/succeeded"], "0"),
+        ("nodes", "spec.unschedulable") | ("pods", "spec.hostNetwork") => (&own, "false"),
+        _ => (&own, ""),
     };
     let found = paths
         .iter()

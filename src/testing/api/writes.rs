@@ -391,7 +391,7 @@ impl ObjectWriter<'_> {
     }
 
     /// The seconds until the object goes: pods on a node have a grace period, which their kubelet
-    /// may shorten. `None` if the object is already going, and this delete makes it no sooner.
+    /// may shorten. `None` if that time runs already, and this delete makes it no shorter.
     fn grace(self, resource: &ApiResource, object: &Value, asked: Option<i64>) -> Option<i64> {
         let text = |path: &str| {
             let found = object.pointer(path).and_then(Value::as_str);

@@ -2,18 +2,27 @@
 //! inspections.
 
 use super::super::RuntimePod;
-use super::super::core::Records;
+use super::super::core::{Inspection, Records};
 use super::{list, pod};
 
 fn uids(pods: &[RuntimePod]) -> Vec<&str> {
     pods.iter().map(RuntimePod::uid).collect()
 }
 
+/// An inspection whose status the cache has, or one that failed.
+fn ended(is_stored: bool) -> Inspection {
+    if is_stored {
+        Inspection::Stored
+    } else {
+        Inspection::Failed
+    }
+}
+
 /// Runs one relist in which every inspection ends like this. Returns the inspected pods.
 fn relist(records: &mut Records, words: &str, is_stored: bool) -> Vec<RuntimePod> {
     let due = records.listed(list(words));
     for pod in &due {
-        records.inspected(pod.clone(), is_stored, !is_stored);
+        records.inspected(pod.clone(), ended(is_stored));
     }
     due
 }
@@ -103,7 +112,7 @@ fn pl_3_a_marked_pod_that_is_gone_is_deleted_and_not_inspected() {
 fn pl_3_only_the_first_failure_and_the_first_success_after_it_are_news() {
     let mut records = Records::default();
     let ends = [true, false, false, true, true];
-    let news = ends.map(|outcome| records.inspected(pod("a c1=running"), outcome, !outcome));
+    let news = ends.map(|outcome| records.inspected(pod("a c1=running"), ended(outcome)));
     assert_eq!(news, [false, true, false, true, false]);
 }
 
@@ -112,10 +121,10 @@ fn pl_3_only_the_first_failure_and_the_first_success_after_it_are_news() {
 #[test]
 fn pl_3_a_refused_status_is_repeated_and_is_no_failure() {
     let mut records = Records::default();
-    records.inspected(pod("a c1=running"), false, false);
+    records.inspected(pod("a c1=running"), Inspection::Refused);
     assert_eq!(records.count(), (1, 0));
     assert_eq!(uids(&records.listed(list("a c1=running"))), ["a"]);
-    assert!(records.inspected(pod("a c1=running"), false, true));
+    assert!(records.inspected(pod("a c1=running"), Inspection::Failed));
     assert_eq!(records.count(), (1, 1));
 }
 
@@ -128,7 +137,7 @@ fn pl_2_a_relist_that_was_cut_off_is_made_up_for() {
         true,
     );
     let first = records.listed(list("a c1=exited, b c2=exited"));
-    records.inspected(first[0].clone(), true, false);
+    records.inspected(first[0].clone(), Inspection::Stored);
     let second = records.listed(list("a c1=exited, b c2=exited"));
     assert_eq!(uids(&second), ["b"]);
     assert!(!records.knows("c"));

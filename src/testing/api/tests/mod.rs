@@ -289,13 +289,15 @@ fn a_streamed_list_ends_with_its_bookmark() {
     assert_eq!(watch.told(), format!("ADDED b@{}", version + 1));
 }
 
+fn on_fake_clock() -> (FakeClock, ApiServer) {
+    let fake = FakeClock::new();
+    let server = ApiServer::builder().clock(Clock::from(fake.clone()));
+    (fake, server.start().unwrap())
+}
+
 #[test]
 fn bookmarks_and_time_outs_follow_the_clock() {
-    let fake = FakeClock::new();
-    let server = ApiServer::builder()
-        .clock(Clock::from(fake.clone()))
-        .start()
-        .unwrap();
+    let (fake, server) = on_fake_clock();
     let version = server.version();
     let query = format!("watch=1&resourceVersion={version}&allowWatchBookmarks=1");
     let mut watch = Watch::open(&server, &format!("{MAPS}?{query}&timeoutSeconds=90"));
@@ -316,11 +318,7 @@ fn bookmarks_and_time_outs_follow_the_clock() {
 
 #[test]
 fn a_watch_of_some_seconds_has_a_bookmark_before_its_end() {
-    let fake = FakeClock::new();
-    let server = ApiServer::builder()
-        .clock(Clock::from(fake.clone()))
-        .start()
-        .unwrap();
+    let (fake, server) = on_fake_clock();
     let version = server.version();
     for (takes, timeout, expected) in [
         ("&allowWatchBookmarks=1", 3, true),
