@@ -286,17 +286,14 @@ impl Outlet {
     /// Returns the folder of an object, and makes it if necessary. A write or removal of another
     /// object may make or remove a folder of the same path meanwhile.
     fn folder(&self, path: &[&str; 3], access: Access) -> io::Result<Folder> {
-        let mut tries = 0..FOLDER_TRIES;
-        loop {
+        let changed = [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists];
+        for _ in 0..FOLDER_TRIES {
             match self.folder_once(path, access) {
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
-                    ) && tries.next().is_some() => {}
+                Err(error) if changed.contains(&error.kind()) => {}
                 other => return other,
             }
         }
+        self.folder_once(path, access)
     }
 
     fn folder_once(

@@ -143,14 +143,10 @@ impl Slot {
 
     /// Adds the time of a wait. Releases the slot when its patience is used up.
     pub(crate) fn add_wait(&self, time: Duration) {
-        let used_up = {
-            let mut patience = self.patience.lock();
-            let Some(left) = &mut *patience else {
-                return;
-            };
+        let used_up = self.patience.lock().as_mut().is_some_and(|left| {
             *left = left.saturating_sub(time);
             left.is_zero()
-        };
+        });
         if used_up {
             self.release();
         }

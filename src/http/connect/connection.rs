@@ -147,21 +147,6 @@ impl Connection {
             _ => interrupt,
         }
     }
-
-    /// Whether another request may use this connection.
-    fn is_usable(&mut self) -> bool {
-        if self.broken || !self.buffers.input().is_empty() {
-            return false;
-        }
-        let read = match &mut self.tls {
-            Some(session) if !session.is_current() => return false,
-            // Unread session tickets are allowed; data or an end are not.
-            Some(session) => attempt(|| session.read(&mut self.stream, &mut [0])),
-            None => attempt(|| self.stream.read(&mut [0])),
-        };
-        self.buffers.release();
-        matches!(read, Ok(None))
-    }
 }
 
 /// Writes once and returns the number of bytes. Waits for `interest` when the stream takes none.
@@ -215,8 +200,19 @@ impl Transport for Connection {
         Ok(awaited?)
     }
 
+    /// Whether another request may use this connection.
     fn is_open(&mut self) -> bool {
-        self.is_usable()
+        if self.broken || !self.buffers.input().is_empty() {
+            return false;
+        }
+        let read = match &mut self.tls {
+            Some(session) if !session.is_current() => return false,
+            // Unread session tickets are allowed; data or an end are not.
+            Some(session) => attempt(|| session.read(&mut self.stream, &mut [0])),
+            None => attempt(|| self.stream.read(&mut [0])),
+        };
+        self.buffers.release();
+        matches!(read, Ok(None))
     }
 
     fn is_tls(&self) -> bool {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::core::{Inspection, Records};
 use super::options::RelistOptions;
 use super::progress::Progress;
-use super::requests::{RelistRequests, Turn};
+use super::requests::RelistRequests;
 use super::runtime::{Runtime, RuntimePod};
 use crate::clock::{Clock, Deadline, later};
 use crate::error::{Error, ErrorKind};
@@ -105,8 +105,8 @@ impl<R: Runtime> RelistLoop<R> {
         loop {
             let earliest = Deadline::at(counted.checked_sub(burst).unwrap_or(counted));
             let uids = match self.requests.wait(&self.clock, earliest, due, stop) {
-                Turn::Requested(uids) => uids,
-                Turn::Ended(end) => return end,
+                Ok(uids) => uids,
+                Err(end) => return end,
             };
             counted = later(counted.max(self.clock.now()), SPACING);
             self.relist_requested(&uids, due, stop);

@@ -42,14 +42,6 @@ struct RequestQueue {
     has_ended: bool,
 }
 
-/// The next work of the loop.
-pub(super) enum Turn {
-    /// The stop was raised, or the relist of all pods is due.
-    Ended(WaitEnd),
-    /// These pods are to be relisted.
-    Requested(Vec<String>),
-}
-
 impl Default for RelistRequests {
     fn default() -> Self {
         let queue = Monitor::ranked(Rank::RELIST_REQUESTS, RequestQueue::default());
@@ -172,28 +164,28 @@ impl RelistRequests {
         Arc::<Monitor<RequestQueue>>::clone(&self.0)
     }
 
-    /// Waits for requests, which it takes from `earliest` on, at most until `due` or the stop. The
-    /// stop goes first, then the time.
+    /// Waits for requests, at most until `due` or the stop. Takes the pods to relist from
+    /// `earliest` on. The stop goes first, then the time.
     pub(super) fn wait(
         &self,
         clock: &Clock,
         earliest: Deadline,
         due: Deadline,
         stop: &StopToken,
-    ) -> Turn {
+    ) -> Result<Vec<String>, WaitEnd> {
         let mut queue = self.0.lock();
         loop {
             if stop.is_stopped() {
-                return Turn::Ended(WaitEnd::Stopped);
+                return Err(WaitEnd::Stopped);
             }
             let now = clock.now();
             if due.has_passed(now) {
-                return Turn::Ended(WaitEnd::DeadlinePassed);
+                return Err(WaitEnd::DeadlinePassed);
             }
             let until = if queue.relist.is_empty() {
                 due
             } else if earliest.has_passed(now) {
-                return Turn::Requested(queue.take());
+                return Ok(queue.take());
             } else {
                 due.earlier(earliest)
             };
