@@ -128,14 +128,17 @@ default_of!([E] References<E>: objects, owners);
 impl<E: Clone> References<E> {
     /// Changes the owner's references; `make` makes the entry of an object's first one.
     /// `renews`: an owner that sets its references again references all of them once more.
+    /// Returns also whether the owner goes: it set none, or had some and has none now.
     pub(crate) fn change(
         &mut self,
         owner: &Owner,
         change: ReferenceChange,
         renews: bool,
         mut make: impl FnMut(&ObjectKey) -> E,
-    ) -> Vec<Affected<E>> {
-        let mut counts = self.owners.remove(owner).unwrap_or_default();
+    ) -> (Vec<Affected<E>>, bool) {
+        let known = self.owners.remove(owner);
+        let may_go = known.is_some() || matches!(change, ReferenceChange::Set(_));
+        let mut counts = known.unwrap_or_default();
         let affected = match change {
             ReferenceChange::Add(key) => {
                 let count = counts.get(&key).copied();
@@ -169,10 +172,11 @@ impl<E: Clone> References<E> {
                 affected
             }
         };
-        if !counts.is_empty() {
-            self.owners.insert(owner.clone(), counts);
+        if counts.is_empty() {
+            return (affected, may_go);
         }
-        affected
+        self.owners.insert(owner.clone(), counts);
+        (affected, false)
     }
 
     fn add(
@@ -255,7 +259,7 @@ mod tests {
         change: ReferenceChange,
         made: u32,
     ) -> Vec<Affected<u32>> {
-        references.change(&owner(name), change, false, |_| made)
+        references.change(&owner(name), change, false, |_| made).0
     }
 
     fn count(references: &References<u32>, name: &str, of: &str) -> u32 {
@@ -333,7 +337,7 @@ mod tests {
         let mut references = References::default();
         let mut set = |names: &[&str], made| {
             let change = ReferenceChange::Set(keys(names));
-            references.change(&owner("1"), change, true, |_| made)
+            references.change(&owner("1"), change, true, |_| made).0
         };
         assert_eq!(set(&["a", "b"], 1), [Affected::Made(1), Affected::Made(1)]);
         let update = [
@@ -404,24 +408,24 @@ mod tests {
                         ReferenceChange::Remove(name)
                     }
                     _ => {
-                        let names = ["a", "b", "c", "d"];
-                        let set: BTreeSet<ObjectKey> = names
-                            .into_iter()
-                            .filter(|_| below(2) == 0)
-                            .map(key)
-                            .collect();
+                        let mut set = keys(&["a", "b", "c", "d"]);
+                        set.retain(|_| below(2) == 0);
                         model.retain(|(other, _), _| *other != owner);
                         let counts = set.iter().map(|name| ((owner.clone(), name.clone()), 1));
                         model.extend(counts);
                         ReferenceChange::Set(set)
                     }
                 };
+                let was_known = references.owners.contains_key(&owner);
+                let sets_none = matches!(&change, ReferenceChange::Set(set) if set.is_empty());
                 let before = entries.clone();
                 let mut made = Vec::new();
-                let affected = references.change(&owner, change, renews, |key| {
+                let (affected, goes) = references.change(&owner, change, renews, |key| {
                     made.push(key.clone());
                     step
                 });
+                let is_there = model.keys().any(|(other, _)| *other == owner);
+                assert_eq!(goes, !is_there && (was_known || sets_none), "{seed}");
                 // An entry lives exactly as long as its object is referenced.
                 let named: BTreeSet<&ObjectKey> = model.keys().map(|(_, key)| key).collect();
                 entries.retain(|key, _| named.contains(key));
@@ -431,11 +435,8 @@ mod tests {
                     .filter(|key| !entries.contains_key(key))
                     .count();
                 let is_released = |one: &&Affected<u32>| matches!(one, Affected::Released(_));
-                assert_eq!(
-                    affected.iter().filter(is_released).count(),
-                    released,
-                    "{seed}"
-                );
+                let told = affected.iter().filter(is_released).count();
+                assert_eq!(told, released, "{seed}");
                 assert!(made.iter().all(|key| !before.contains_key(key)), "{seed}");
                 assert_eq!(references.objects.len(), named.len(), "{seed}");
                 assert_eq!(references.total(), model.len(), "{seed}");

@@ -274,14 +274,17 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     ) -> Vec<(Affected<Arc<ObjectEntry<S>>>, R)> {
         let mut references = self.references.lock();
         let make = |key: &ObjectKey| ObjectEntry::new(key, make());
-        let affected = references.change(owner, change, renews, make).into_iter();
-        let changed = affected.map(|affected| {
+        let (affected, goes) = references.change(owner, change, renews, make);
+        let changed = affected.into_iter().map(|affected| {
             let react = |state: &mut S| react(&affected, state);
             let (result, left) = self.change_under_lock(affected.entry(), react);
             (affected, result, left)
         });
         let changed: Vec<_> = changed.collect();
         drop(references);
+        if goes && let Some(seeds) = self.seeds() {
+            seeds.claim_owner(owner);
+        }
         let settled = changed.into_iter().map(|(affected, result, left)| {
             self.settle(affected.entry(), left);
             (affected, result)

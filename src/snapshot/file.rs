@@ -77,7 +77,8 @@ pub(super) fn lock(path: &Path) -> io::Result<WriterLock> {
         let text = format!("another process writes it: {}", holder.trim());
         return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
     };
-    if !holder.is_empty() && !names_a_process(&holder) {
+    let number = holder.split_whitespace().next().unwrap_or_default();
+    if !holder.is_empty() && number.parse::<u32>().is_err() {
         let why = "it is no lock of a snapshot; move it elsewhere";
         return Err(named(io::Error::other(why)));
     }
@@ -87,12 +88,6 @@ pub(super) fn lock(path: &Path) -> io::Result<WriterLock> {
         .map_err(named)?;
     remove_leftovers(path)?;
     Ok(lock)
-}
-
-/// Whether a text names a process, or is the beginning of such a name.
-fn names_a_process(text: &str) -> bool {
-    let number = text.split_whitespace().next().unwrap_or_default();
-    number.parse::<u32>().is_ok()
 }
 
 /// Removes the unfinished files of killed processes.

@@ -36,8 +36,8 @@ impl Loaded {
         part.map(|part| part.owners.clone()).unwrap_or_default()
     }
 
-    /// Notes that the manager has the owner's references now, so that the next file has them from
-    /// either. Returns whether they were here.
+    /// Notes that the manager has the owner's references now, or that the owner has gone: the next
+    /// file has what the manager has. Returns whether they were here.
     pub(super) fn claim_owner<K: Object>(&self, owner: &Owner) -> bool {
         let kind = kind_of::<K>();
         let mut parts = self.0.lock();
@@ -88,6 +88,11 @@ impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
         let kept = loaded.0.lock().get_mut(&kind)?.objects.remove(key)?;
         // The last pointer to the rest would free it under the entry's lock.
         Some(Arc::new((kept, loaded)))
+    }
+
+    fn claim_owner(&self, owner: &Owner) {
+        let loaded = self.loaded.upgrade();
+        loaded.map(|loaded| loaded.claim_owner::<K>(owner));
     }
 
     fn is_over(&self) -> bool {

@@ -197,7 +197,7 @@ impl Snapshot {
     /// - `Panicked`: the key panicked.
     /// - `Resources`: the system refuses a thread.
     pub fn open(options: SnapshotOptions) -> Result<Self, Error> {
-        if !seal::is_name(&options.name) {
+        if options.name.len() > seal::NAME_BYTES_MAX {
             let text = "the name of the snapshot is longer than 1024 bytes";
             return Err(Error::new(ErrorKind::Config, text));
         }
@@ -291,8 +291,8 @@ impl Snapshot {
     /// is for programs that learn their owners from the server. Once you know them, remove those
     /// that are gone: call [`set_references`](ObjectManager::set_references) with none.
     ///
-    /// An owner keeps the references that it has already; each counts once then. A second call
-    /// returns none.
+    /// An owner keeps the references that it has already; each counts once then. An owner whose
+    /// references the program has removed stays gone. A second call returns none.
     pub fn restore<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Vec<Owner> {
         let loaded = &self.core.loaded;
         let objects = manager.kept_objects();

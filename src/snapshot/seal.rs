@@ -18,7 +18,7 @@ const FORM: u8 = 1;
 const SALT_BYTES: usize = 32;
 const MARK_BYTES: usize = 16;
 const TAG_BYTES: usize = 16;
-const NAME_BYTES_MAX: usize = 1024;
+pub(super) const NAME_BYTES_MAX: usize = 1024;
 
 const TEXT_KEY: &[u8] = b"kubecache snapshot text";
 const MARK: &[u8] = b"kubecache snapshot mark";
@@ -133,11 +133,6 @@ fn seal_text(key: &KeyBytes, name: &str, text: &mut [u8]) -> Option<(Vec<u8>, [u
         sealed.ok()
     })?;
     Some((head, tag.as_ref().try_into().ok()?))
-}
-
-/// Whether a snapshot can have this name.
-pub(super) fn is_name(name: &str) -> bool {
-    name.len() <= NAME_BYTES_MAX
 }
 
 /// The maximum number of bytes besides the text.

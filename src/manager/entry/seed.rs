@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::manager::cached::ReadyObject;
+use crate::manager::references::Owner;
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 
@@ -34,6 +35,9 @@ pub(crate) trait SeedSource<K: Object>: Send + Sync {
     /// Forgets a seed that the entry has, or does not need any more. Called under the entry's lock.
     /// Returns the leftovers, which the caller drops under no lock.
     fn claim(&self, key: &ObjectKey) -> Option<Arc<dyn Any + Send + Sync>>;
+
+    /// Forgets the references of an owner that has gone. Called under no lock.
+    fn claim_owner(&self, owner: &Owner);
 
     /// Whether it will have no more seeds.
     #[cfg(feature = "snapshot")]

@@ -652,6 +652,8 @@ impl SeedSource<Secret> for OneSeed {
         None
     }
 
+    fn claim_owner(&self, _: &Owner) {}
+
     fn is_over(&self) -> bool {
         false
     }

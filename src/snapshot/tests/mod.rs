@@ -345,6 +345,52 @@ fn what_nobody_references_goes_with_the_next_write_once_it_was_claimed() {
     assert_eq!(names(), ("c".to_owned(), "c".to_owned()));
 }
 
+/// The file had its references of the process before, and a later process would bring it back.
+#[test]
+fn an_owner_that_goes_in_this_process_is_restored_in_no_later_one() {
+    /// How the owner goes, which had references to `a`, `b` and `c` in the process before.
+    type Goes = fn(&Secrets);
+    let ways: [Goes; 4] = [
+        |secrets| {
+            secrets.set_references(&owner(), [key("b")]);
+            secrets.set_references(&owner(), []);
+        },
+        |secrets| {
+            secrets.add_reference(&owner(), &key("c"));
+            secrets.remove_reference(&owner(), &key("c"));
+            secrets.remove_reference(&owner(), &key("b"));
+        },
+        // It is known to be gone before it had any reference here.
+        |secrets| secrets.set_references(&owner(), []),
+        |secrets| secrets.remove_reference(&owner(), &key("b")),
+    ];
+    for (way, goes) in ways.into_iter().enumerate() {
+        for writes_before in [false, true] {
+            let directory = TempDirectory::new("snapshot-gone");
+            let (server, path) = left(&directory);
+            let snapshot = Snapshot::open(options(&path)).unwrap();
+            let secrets = manager(&server, ChangeDetection::Watch);
+            snapshot.attach(&secrets).unwrap();
+            if writes_before {
+                secrets.set_references(&owner(), [key("b")]);
+                snapshot.write_by(soon()).unwrap();
+            }
+            goes(&secrets);
+            let restored = snapshot.restore(&secrets);
+            // To remove a reference that it never had here does nothing.
+            let is_known = way < 3 || writes_before;
+            assert_eq!(restored.is_empty(), is_known, "way {way}: {restored:?}");
+            secrets.set_references(&owner(), []);
+            drop((snapshot, secrets));
+
+            let snapshot = Snapshot::open(options(&path)).unwrap();
+            let secrets = manager(&server, ChangeDetection::Watch);
+            snapshot.attach(&secrets).unwrap();
+            assert_eq!(snapshot.restore(&secrets), [], "way {way}");
+        }
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_used_is_named_and_the_start_is_one_without_it() {
     let directory = TempDirectory::new("snapshot-broken");

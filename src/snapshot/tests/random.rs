@@ -26,7 +26,6 @@ struct Process {
     secrets: Secrets,
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself")]
 struct Model {
     directory: TempDirectory,
     server: FakeSource<Secret>,
@@ -40,7 +39,6 @@ struct Model {
     references: BTreeSet<&'static str>,
     /// The references of the owner in the file.
     owned: BTreeSet<&'static str>,
-    has_restored: bool,
     memory: Knowledge,
     file: Knowledge,
     process: Option<Process>,
@@ -62,7 +60,6 @@ impl Model {
             objects: BTreeMap::new(),
             references: BTreeSet::new(),
             owned: BTreeSet::new(),
-            has_restored: false,
             memory: Knowledge::new(),
             file: Knowledge::new(),
             process: None,
@@ -89,7 +86,6 @@ impl Model {
             self.file.clear();
             self.owned.clear();
         }
-        self.has_restored = restores;
         let secrets = manager(&self.server, self.mode);
         snapshot.attach(&secrets).unwrap();
         if restores {
@@ -124,9 +120,7 @@ impl Model {
     /// What the file has after a write now. What no process has referenced since stays in it.
     fn note_write(&mut self) {
         self.is_damaged = false;
-        if self.has_restored || !self.references.is_empty() {
-            self.owned.clone_from(&self.references);
-        }
+        self.owned.clone_from(&self.references);
         for name in &self.references {
             let known = self.memory.get(name).copied().unwrap_or_default();
             self.file.insert(name, known);
