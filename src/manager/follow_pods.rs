@@ -131,10 +131,9 @@ impl<K: ReferencedByPods> RegisteredPods<K> {
     }
 
     fn forget(&self, pod: &Pod) {
-        let is_known = self.owners.lock().remove(&Owner::of(pod));
-        if is_known {
-            self.manager.unregister_pod(pod);
-        }
+        self.owners.lock().remove(&Owner::of(pod));
+        // Also one that only a snapshot knew.
+        self.manager.unregister_pod(pod);
     }
 }
 

@@ -282,7 +282,8 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         });
         let changed: Vec<_> = changed.collect();
         drop(references);
-        if goes && let Some(seeds) = self.seeds() {
+        let is_told = goes && cfg!(feature = "snapshot");
+        if is_told && let Some(seeds) = self.seeds() {
             seeds.claim_owner(owner);
         }
         let settled = changed.into_iter().map(|(affected, result, left)| {

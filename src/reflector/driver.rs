@@ -341,7 +341,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         Ok(match next {
             Next::Event(event) => Input::Seen(self.see(event)),
             Next::Ended(end) => {
-                self.measured.watch_is_at_its_end();
+                self.measured.at_its_end = true;
                 Input::Ended(end)
             }
             Next::DeadlinePassed => Input::Quiet {

@@ -17,7 +17,7 @@ pub(super) struct Measured {
     list: Option<(Instant, usize)>,
     watch: Option<(Instant, usize)>,
     /// Whether the server ended the watch.
-    at_its_end: bool,
+    pub(super) at_its_end: bool,
 }
 
 impl Measured {
@@ -75,10 +75,6 @@ impl Measured {
     /// Notes that an event or a bookmark of the watch reaches the sink (RF-43).
     pub(super) fn applied(&mut self, undecodable: bool) {
         self.came(undecodable, |measured| &mut measured.watch);
-    }
-
-    pub(super) fn watch_is_at_its_end(&mut self) {
-        self.at_its_end = true;
     }
 
     /// Notes that the server or the reflector closed the watch.

@@ -292,7 +292,8 @@ impl Snapshot {
     /// that are gone: call [`set_references`](ObjectManager::set_references) with none.
     ///
     /// An owner keeps the references that it has already; each counts once then. An owner whose
-    /// references the program has removed stays gone. A second call returns none.
+    /// references the program has removed stays gone. Call this before other threads change the
+    /// manager's references: it may undo what they change meanwhile. A second call returns none.
     pub fn restore<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Vec<Owner> {
         let loaded = &self.core.loaded;
         let objects = manager.kept_objects();
@@ -321,7 +322,7 @@ impl Snapshot {
 
     /// Returns the snapshot's status. Never blocks on the disk.
     pub fn status(&self) -> SnapshotStatus {
-        self.core.writes.status()
+        self.core.writes.status().0
     }
 }
 
@@ -388,7 +389,7 @@ impl SnapshotCore {
             };
             let is_last = stop.is_stopped();
             let began = self.writes.begin();
-            let mut status = self.writes.status();
+            let mut status = self.writes.status().0;
             let errors = status.last_error.iter().chain(&status.left_out);
             let mut told: HashSet<_> = errors.map(ToString::to_string).collect();
             let age = status.written.and_then(|written| written.elapsed().ok());

@@ -34,7 +34,7 @@ pub(crate) struct EntryContent<K: Object> {
     guard: VersionGuard,
     /// A uid that a consistent read found gone: later events about it are old.
     tombstone: Option<Box<str>>,
-    /// The uid of the object that was forgotten. It may be gone since.
+    /// The uid of the object that was forgotten, until another comes. It may be gone since.
     forgotten: Option<Box<str>>,
     /// The revision at which a consistent read found that there is no such object.
     absent_at: Option<u64>,
@@ -413,6 +413,7 @@ impl<K: Object> EntryContent<K> {
         }
         self.undecodable = None;
         self.object = object.take();
+        self.forgotten.take_if(|_| self.object.is_some());
         self.is_immutable = self.judged;
         true
     }
@@ -546,6 +547,29 @@ mod tests {
         }
         let read = fresh(&mut content);
         assert_eq!(content.found(&read, &mut object()), Some(true), "put back");
+    }
+
+    /// Seen: the object that was forgotten once was taken for the one that had gone.
+    #[test]
+    fn what_was_found_gone_stays_gone_whatever_was_forgotten_before_it() {
+        let mut content = EntryContent::<Secret>::new(KindTraits::default());
+        let now = Clock::system().now();
+        let of = |uid: &str, version: &str| {
+            let mut object = secret("s", version);
+            object.metadata.uid = Some(uid.to_owned());
+            Some(Arc::new(StoredObject::new(object)))
+        };
+        let found = |content: &mut EntryContent<Secret>, version: &str, mut object| {
+            let read = content.begin_read(version.into(), now);
+            content.found(&read, &mut object)
+        };
+        assert_eq!(found(&mut content, "", of("first", "9")), Some(true));
+        content.forget();
+        assert_eq!(found(&mut content, "", of("second", "20")), Some(true));
+        for _ in 0..2 {
+            assert!(found(&mut content, "", None).is_some(), "it is gone");
+            assert_eq!(found(&mut content, "20", of("second", "20")), None);
+        }
     }
 
     /// The drop of an object overwrites its secrets: a refused state stays with the caller, which

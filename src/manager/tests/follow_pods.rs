@@ -15,9 +15,10 @@ use crate::clock::Clock;
 use crate::error::ErrorKind;
 use crate::informer::{InformerOptions, SharedInformer};
 use crate::manager::{
-    ConfigMapManager, FollowedPods, ManagerOptions, ObjectManager, ReferencedByPods, SecretManager,
+    ConfigMapManager, FollowedPods, ManagerOptions, ObjectManager, Owner, ReferencedByPods,
+    SecretManager,
 };
-use crate::object::Object;
+use crate::object::{Object, ObjectKey};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, objects};
 use crate::tests::until::until;
@@ -150,6 +151,19 @@ fn a_pod_that_has_ended_is_unregistered() {
     node.pods.set(pod("e", &[]));
     node.pods.set(pod("e", &["x"]));
     wait_for(&secrets, &[a, ("Pod shop/e uid-4", "x")]);
+}
+
+/// Seen: its references of the process before, which a snapshot had, stayed.
+#[test]
+fn a_pod_that_ended_in_the_time_of_no_process_is_unregistered() {
+    let (node, secrets, _followed) = Node::followed();
+    let owner = Owner::with_uid("Pod", ObjectKey::new("shop", "d"), "uid-3");
+    secrets.set_references(&owner, [ObjectKey::new("shop", "y")]);
+    node.pods.set(in_phase(pod("d", &["y"]), "Succeeded"));
+    wait_for(
+        &secrets,
+        &[("Pod shop/a uid-1", "x y"), ("Pod shop/b uid-2", "y")],
+    );
 }
 
 #[test]

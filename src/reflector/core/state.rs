@@ -101,7 +101,7 @@ pub(super) struct ReflectorState {
     pub(super) may_stream: bool,
     /// Until when lists are plain, after repeated refusals of streams.
     streams_from: Option<Instant>,
-    stream_pauses: Backoff,
+    pub(super) stream_pauses: Backoff,
     watch_timeout_min: Duration,
     resync_period: Option<Duration>,
     forbidden_grace: Duration,
@@ -204,11 +204,6 @@ impl ReflectorState {
     /// Makes lists plain for a while after repeated refusals of streams, each time for longer.
     pub(super) fn pause_streams(&mut self, now: Instant) {
         self.streams_from = Some(later(now, self.stream_pauses.next(&mut self.chance)));
-    }
-
-    /// Notes that a streamed list was complete.
-    pub(super) fn streams_work(&mut self) {
-        self.stream_pauses.restart();
     }
 
     /// The policy's row for a failure. `again` says that the same happened before.

@@ -115,7 +115,7 @@ impl Core {
     /// WL-4: publishes the list, and goes on with the same watch.
     fn stream_complete(&mut self, streaming: &Streaming, version: ResourceVersion) -> Action {
         self.state.expect_bookmarks(Some(Duration::ZERO));
-        self.state.streams_work();
+        self.state.stream_pauses.restart();
         self.state.lives_again();
         let mut cycle = streaming.cycle;
         if version.is_empty() {
