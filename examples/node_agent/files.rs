@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubecache::clock::Deadline;
-use kubecache::outlet::{Outlet, OutletOptions, Publisher};
+use kubecache::outlet::{Outlet, OutletOptions, Publisher, PublisherStatus};
 use kubecache::{Error, ErrorKind};
 
 use crate::declaration::Declaration;
@@ -15,6 +15,9 @@ use crate::managers::Managers;
 use crate::plan::Plan;
 use crate::teller::{self, HookRuns, Tellers, Tells};
 use crate::told::Told;
+
+/// The time after which a write of a file is told by the health.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
 
 /// What the flags say of files.
 #[derive(Clone, Debug, Default)]
@@ -153,22 +156,43 @@ impl Files {
         (missing > 0).then(|| format!("the files of {missing} objects"))
     }
 
-    /// Whether each object has its files.
+    /// Whether each object has its files, and no disk hangs.
     pub(crate) fn health(&self) -> Result<(), Error> {
-        let failed = [
-            self.secrets.status().failed,
-            self.config_maps.status().failed,
-        ];
-        let mut failed = failed
-            .into_iter()
-            .flat_map(std::collections::BTreeMap::into_values);
-        match failed.next() {
-            None => Ok(()),
-            Some(error) => {
-                let number = failed.count().saturating_add(1);
-                let text = format!("objects that could not be written: {number}");
-                Err(Error::new(ErrorKind::Resources, text).with_source(error))
-            }
+        verdict([self.secrets.status(), self.config_maps.status()])
+    }
+}
+
+fn verdict([one, other]: [PublisherStatus; 2]) -> Result<(), Error> {
+    let longest = one.at_work.max(other.at_work);
+    if let Some(long) = longest.filter(|long| *long > HANGS_AFTER) {
+        let seconds = long.as_secs();
+        let text = format!("a file has been written for {seconds}s: does its disk hang?");
+        return Err(Error::new(ErrorKind::Timeout, text));
+    }
+    let mut failed = one.failed.into_values().chain(other.failed.into_values());
+    match failed.next() {
+        None => Ok(()),
+        Some(error) => {
+            let number = failed.count().saturating_add(1);
+            let text = format!("objects that could not be written: {number}");
+            Err(Error::new(ErrorKind::Resources, text).with_source(error))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_hangs_is_told_by_the_health() {
+        let after = |seconds| {
+            let mut hangs = PublisherStatus::default();
+            hangs.at_work = Some(Duration::from_secs(seconds));
+            verdict([PublisherStatus::default(), hangs])
+        };
+        assert!(after(60).is_ok());
+        let told = after(61).unwrap_err().to_string();
+        assert!(told.contains("a file has been written for 61s"), "{told}");
     }
 }

@@ -51,7 +51,7 @@ impl Access {
     }
 
     /// The mode of the folders that hold files.
-    fn folder(self) -> Mode {
+    pub(super) fn folder(self) -> Mode {
         if self.shares { SHARED } else { FOLDER }
     }
 }
@@ -179,7 +179,7 @@ impl Folder {
     ) -> io::Result<Self> {
         let owner = access.owner;
         let Some(child) = self.child(name)? else {
-            let child = self.make_with_mode(name, owner, FOLDER)?;
+            let child = self.make_new(name, owner, FOLDER)?;
             child.let_pass(access)?;
             return Ok(child);
         };
@@ -219,12 +219,8 @@ impl Folder {
         Ok(fs::fchmod(&self.0, access.folder())?)
     }
 
-    /// Makes a new folder of files.
-    pub(super) fn make_new(&self, name: &str, access: Access) -> io::Result<Self> {
-        self.make_with_mode(name, access.owner, access.folder())
-    }
-
-    fn make_with_mode(&self, name: &str, owner: OwnerIds, mode: Mode) -> io::Result<Self> {
+    /// Makes a new folder.
+    pub(super) fn make_new(&self, name: &str, owner: OwnerIds, mode: Mode) -> io::Result<Self> {
         fs::mkdirat(&self.0, name, FOLDER)?;
         let child = self.own_child(name)?.ok_or(io::ErrorKind::NotFound)?;
         // The mask of the process may have taken bits away. By its name it may be another's link.

@@ -300,7 +300,7 @@ fn write(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<Strin
     let mut number = now.as_nanos();
     let (name, files) = loop {
         let name = format!("..{number}");
-        match folder.make_new(&name, access) {
+        match folder.make_new(&name, access.owner, access.folder()) {
             Ok(files) => break (name, files),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 number = number.saturating_add(1);

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, select};
@@ -70,6 +71,9 @@ pub struct PublisherStatus {
     pub failed: BTreeMap<ObjectKey, Error>,
     /// When it last found or wrote the files of every object.
     pub last_success: Option<SystemTime>,
+    /// For how long the thread has been at its present file, read or hook; `None` between its
+    /// rounds. It grows while a disk hangs.
+    pub at_work: Option<Duration>,
 }
 
 struct PublisherCore<K: ObjectData> {
@@ -156,7 +160,9 @@ impl<K: ObjectData> Publisher<K> {
 
     /// Returns the publisher's state. Never blocks on the disk.
     pub fn status(&self) -> PublisherStatus {
-        self.shared.rounds.status()
+        let (mut status, step) = self.shared.rounds.status();
+        status.at_work = step.map(|began| self.shared.now().saturating_duration_since(began));
+        status
     }
 
     /// Asks the thread to end, after the file that it is writing. Readers see the object's earlier
@@ -191,6 +197,7 @@ impl<K: ObjectData> PublisherCore<K> {
                 published: written.files.values().flatten().count(),
                 failed,
                 last_success,
+                at_work: None,
             };
             self.rounds.end(began, status);
             select! {
@@ -212,6 +219,8 @@ impl<K: ObjectData> PublisherCore<K> {
         written: &mut Written<K>,
         stop: &StopToken,
     ) -> Option<BTreeMap<ObjectKey, Error>> {
+        let go_on = || self.go_on(stop);
+        go_on().ok()?;
         let mut failed = BTreeMap::new();
         let mut changed = BTreeSet::new();
         let now = self.now();
@@ -229,9 +238,7 @@ impl<K: ObjectData> PublisherCore<K> {
         let reports = owners.flatten();
         let referenced: BTreeMap<_, _> = reports.map(|report| (report.key, report.state)).collect();
         for (key, state) in &referenced {
-            if stop.is_stopped() {
-                return None;
-            }
+            go_on().ok()?;
             let looked = if looks {
                 self.look(key, written)
             } else {
@@ -250,7 +257,7 @@ impl<K: ObjectData> PublisherCore<K> {
         let unreferenced = written.files.keys().cloned();
         let unreferenced = unreferenced.filter(|key| !referenced.contains_key(key));
         for key in unreferenced.collect::<Vec<_>>() {
-            match self.outlet.withdraw_checked::<K>(&key, &|| go_on(stop)) {
+            match self.outlet.withdraw_checked::<K>(&key, &go_on) {
                 Ok(had_files) => {
                     if written.forget(&key) || had_files {
                         changed.insert(key);
@@ -333,7 +340,8 @@ impl<K: ObjectData> PublisherCore<K> {
         // A failed write may have changed some files, and the next round may find them right.
         let is_untold = !written.untold.insert(key.clone());
         let last = before.is_none().then(|| written.last.get(key).cloned());
-        let outcome = self.outlet.publish_checked(&**object, &|| go_on(stop));
+        let go_on = || self.go_on(stop);
+        let outcome = self.outlet.publish_checked(&**object, &go_on);
         // What the outlet refuses as it is has no files.
         if outcome.as_ref().err().map(Error::kind) != Some(ErrorKind::Config) {
             written.files.entry(key.clone()).or_default();
@@ -342,7 +350,7 @@ impl<K: ObjectData> PublisherCore<K> {
         if let (Outcome::Kept, Some(last)) = (outcome, last.flatten()) {
             // Kept files that were removed come back, too.
             object = last;
-            outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
+            outcome = self.outlet.publish_checked(&**object, &go_on)?;
         }
         let (changed, sum) = match outcome {
             Outcome::Files(changed, sum) => (changed, sum),
@@ -398,7 +406,8 @@ impl<K: ObjectData> PublisherCore<K> {
             }
         }
         if has_files || written.files.contains_key(key) {
-            self.outlet.withdraw_checked::<K>(key, &|| go_on(stop))?;
+            self.outlet
+                .withdraw_checked::<K>(key, &|| self.go_on(stop))?;
         }
         written.forget(key);
         Ok(Some(has_files))
@@ -415,13 +424,7 @@ impl<K: ObjectData> PublisherCore<K> {
             return Ok(());
         }
         written.files.insert(key.clone(), None);
-        let folder = self.outlet.path::<K>(key);
-        let text = format!(
-            "another program changed or removed files of {}; they are written again",
-            folder.display()
-        );
-        let error = Error::new(ErrorKind::Resources, text);
-        Err(error.caused_by(found.err()))
+        Err(changed_by_another(&self.outlet.path::<K>(key), found.err()))
     }
 
     /// Removes the files that were replaced long enough ago. `None` if the stop came before the
@@ -438,7 +441,7 @@ impl<K: ObjectData> PublisherCore<K> {
             // The names of folders follow the wall clock, whose pace may differ for a while.
             let due = later(at, KEPT.saturating_add(WRITE_PERIOD));
             if now >= due {
-                match self.outlet.sweep::<K>(&key, &|| go_on(stop)) {
+                match self.outlet.sweep::<K>(&key, &|| self.go_on(stop)) {
                     Ok(()) => continue,
                     Err(_) if stop.is_stopped() => return None,
                     // An error that the look has found comes first.
@@ -455,14 +458,23 @@ impl<K: ObjectData> PublisherCore<K> {
     fn now(&self) -> Instant {
         self.outlet.options.clock.now()
     }
+
+    /// Notes the next step, which may block on the disk. Fails once the stop was raised.
+    fn go_on(&self, stop: &StopToken) -> io::Result<()> {
+        self.rounds.step(self.now());
+        if stop.is_stopped() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        Ok(())
+    }
 }
 
-/// Fails once the stop was raised.
-fn go_on(stop: &StopToken) -> io::Result<()> {
-    if stop.is_stopped() {
-        return Err(io::ErrorKind::Interrupted.into());
-    }
-    Ok(())
+/// Not part of the generic function above, which is there for each kind.
+fn changed_by_another(folder: &Path, cause: Option<Error>) -> Error {
+    let folder = folder.display();
+    let text =
+        format!("another program changed or removed files of {folder}; they are written again");
+    Error::new(ErrorKind::Resources, text).caused_by(cause)
 }
 
 /// The pause after a round. `last` is the one after the last failure in a row.

@@ -4,6 +4,7 @@
 mod schedules;
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
@@ -24,6 +25,8 @@ struct RoundsState<S> {
     has_ended: bool,
     /// The present round of the thread, and the next one, which those who ask now wait for.
     tasks: [Option<Task>; 2],
+    /// When the thread began the present step of its round.
+    step: Option<Instant>,
     status: S,
     /// For each round with a waiter: the thread's status after it, once it has ended.
     outcomes: BTreeMap<u64, Option<S>>,
@@ -49,6 +52,7 @@ impl<S: Clone + Send + 'static> Rounds<S> {
             asked: 0,
             has_ended: false,
             tasks: [None, None],
+            step: None,
             status,
             outcomes: BTreeMap::new(),
         };
@@ -104,9 +108,15 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         outcome
     }
 
-    /// The thread's status after its last round.
-    pub(crate) fn status(&self) -> S {
-        self.state.lock().status.clone()
+    /// The thread's status after its last round, and when it began the step of a present one.
+    pub(crate) fn status(&self) -> (S, Option<Instant>) {
+        let state = self.state.lock();
+        (state.status.clone(), state.step)
+    }
+
+    /// Notes that the thread begins a step of its round.
+    pub(crate) fn step(&self, now: Instant) {
+        self.state.lock().step = Some(now);
     }
 
     /// Whether a caller waits for a round.
@@ -125,7 +135,7 @@ impl<S: Clone + Send + 'static> Rounds<S> {
     /// Ends the round that began with this number.
     pub(crate) fn end(&self, began: u64, status: S) {
         let mut state = self.state.lock();
-        state.tasks[0] = None;
+        (state.tasks[0], state.step) = (None, None);
         for (_, outcome) in state.outcomes.range_mut(..=began) {
             outcome.get_or_insert_with(|| status.clone());
         }
@@ -142,6 +152,7 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         state.lock().tasks[1] = Some(Task::begin());
         let end: Arc<dyn Wake> = Arc::new(move || {
             state.lock().has_ended = true;
+            state.lock().step = None;
             state.notify_all();
         });
         let at_stop = stop.register(&end);

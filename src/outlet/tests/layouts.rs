@@ -196,6 +196,36 @@ fn a_new_layout_is_written_although_no_object_changed() {
     assert_eq!(followed.next_changed(), ["settings"]);
 }
 
+/// A disk may hang as a layout does here. Seen: the status stayed that of the last round.
+#[test]
+fn a_round_that_hangs_shows_for_how_long() {
+    let directory = TempDirectory::new("layout-hangs");
+    let clock = FakeClock::new();
+    let (began, beginnings) = channel();
+    let (answer, answers) = crossbeam_channel::unbounded();
+    let options = OutletOptions::new(&*directory).clock(clock.clone().into());
+    let options = options.layout(move |_, _, _| {
+        began.send(()).unwrap();
+        answers
+            .recv()
+            .map_err(|error| Error::config(error.to_string()))
+    });
+    let followed = Followed::with(Outlet::open(options).unwrap(), ManagerOptions::default());
+    let at_work = || followed.publisher.status().at_work;
+    followed.set(&[("a", "1")]);
+    for seconds in [100, 7] {
+        beginnings.recv_timeout(PATIENCE).unwrap();
+        clock.advance(Duration::from_secs(seconds));
+        assert_eq!(at_work(), Some(Duration::from_secs(seconds)));
+        followed.publisher.layouts_changed();
+        answer.send(Laid::Kept).unwrap();
+    }
+    beginnings.recv_timeout(PATIENCE).unwrap();
+    followed.publisher.stop();
+    drop(answer);
+    until(|| at_work().is_none());
+}
+
 /// A layout may lack a part of its data: the earlier files stay whole.
 #[test]
 fn a_layout_that_keeps_leaves_the_files_of_before() {
