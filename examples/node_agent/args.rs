@@ -290,14 +290,15 @@ where
         [Some(snapshot), Some(key)] => Some(SnapshotFiles { snapshot, key }),
         _ => return Err("--snapshot and --snapshot-key need each other".to_owned()),
     };
-    if options.checks_config && options.sources.config.is_none() {
-        return Err("--check-config needs --config".to_owned());
-    }
-    if options.fail_on_missing && !options.once {
-        return Err("--fail-on-missing needs --once".to_owned());
-    }
     let chooses = options.namespace.is_some() || !options.selector.is_empty();
-    if let Some(why) = options.kubelet.wrong(chooses, options.demo) {
+    let why = if options.checks_config && options.sources.config.is_none() {
+        Some("--check-config needs --config")
+    } else if options.fail_on_missing && !options.once {
+        Some("--fail-on-missing needs --once")
+    } else {
+        options.kubelet.wrong(chooses, options.demo)
+    };
+    if let Some(why) = why {
         return Err(why.to_owned());
     }
     options.wanted = options.sources.read()?;
@@ -319,9 +320,9 @@ where
             declaration.entries.len(),
             declaration.credentials.units.len(),
         );
-        let (file, counts) = (file.display(), format!("{entries} entries, {units} units"));
+        let file = file.display();
         return Ok(Command::Print(format!(
-            "{file}: nothing is wrong: {counts}\n"
+            "{file}: nothing is wrong: {entries} entries, {units} units\n"
         )));
     }
     Ok(Command::Run(Box::new(options)))

@@ -132,7 +132,10 @@ impl Managers {
             let namespace = owner.key().namespace();
             let is_referred = || references.iter().any(|of| of.key.namespace() == namespace);
             if owner.kind() != REFERENCE && follows_pods {
-                pods.insert(owner.key().clone(), owner);
+                // The file was written while a pod took the place of another one.
+                if let Some(other) = pods.insert(owner.key().clone(), owner) {
+                    self.forget(&other);
+                }
             } else if owner.kind() != REFERENCE || !is_referred() {
                 self.forget(&owner);
             }
@@ -248,5 +251,33 @@ fn counted<K: Object>(
     match metrics {
         Some(metrics) => metrics.manage::<K>(strategy, options.clone()),
         None => Ok(options.clone()),
+    }
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use kubecache::http::{ClientOptions, Config};
+    use kubecache::testing::objects;
+
+    use super::*;
+
+    /// Seen: only one of the two went once the server had told of the pods.
+    #[test]
+    fn of_two_restored_pods_of_one_name_one_is_left() {
+        let config = Config::for_server("http://127.0.0.1:9").unwrap();
+        let client = Client::new(&config, ClientOptions::default()).unwrap();
+        let options = ManagerOptions::default();
+        let managers = Managers::new(&client, &options, ChangeDetection::Watch, None).unwrap();
+        let owners = ["u-1", "u-2"].map(|uid| {
+            let mut pod = objects::pod("shop", "web", "node-1", &["db"], &[]);
+            pod.metadata.uid = Some(uid.to_owned());
+            managers.secrets.register_pod(&pod);
+            Owner::of(&pod)
+        });
+        let left = managers.only_pods_of(owners.to_vec(), &BTreeSet::new(), true);
+        let left: Vec<_> = left.into_values().collect();
+        let kept: Vec<_> = managers.inspect().map(|(owner, _)| owner).collect();
+        assert_eq!((left.len(), &left), (1, &kept));
+        managers.shut_down();
     }
 }

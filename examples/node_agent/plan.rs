@@ -100,17 +100,18 @@ impl Plan {
         own.or_else(|| entries.of_others(object)).cloned()
     }
 
-    /// The entry of an object whose files have changed or gone. For one that no selection finds any
-    /// more, it is the last one, once.
-    pub(crate) fn entry_of_change(&self, object: &ObjectId) -> Option<Arc<Entry>> {
+    /// The entry of an object whose files have changed or gone, and the last one of an object that
+    /// has another or none now. Once the plan is complete, the last one is told of once.
+    pub(crate) fn entries_of_change(&self, object: &ObjectId) -> [Option<Arc<Entry>>; 2] {
         let mut entries = self.0.lock();
-        let left = if entries.is_complete {
+        let own = entries.own(object);
+        let now = own.or_else(|| entries.of_others(object)).cloned();
+        let before = if entries.is_complete {
             entries.left.remove(object)
         } else {
             entries.left.get(object).cloned()
         };
-        let own = entries.own(object).cloned().or(left);
-        own.or_else(|| entries.of_others(object).cloned())
+        [now, before]
     }
 
     /// Lays out the files of an object as its entry says.
@@ -164,13 +165,59 @@ mod tests {
         assert_eq!(plan.entry_of(&object).unwrap().name, "selected");
         plan.complete();
         assert!(plan.entry_of(&object).is_none());
-        let told = plan.entry_of_change(&object).unwrap();
-        assert_eq!(told.name, "selected");
-        assert!(plan.entry_of_change(&object).is_none());
+        let [now, before] = plan.entries_of_change(&object);
+        assert_eq!(before.unwrap().name, "selected");
+        assert!(now.is_none());
+        assert!(plan.entries_of_change(&object).iter().all(Option::is_none));
         plan.select([(object.clone(), entry("first"))].into());
         plan.select(BTreeMap::new());
         plan.select([(object.clone(), entry("second"))].into());
-        assert_eq!(plan.entry_of_change(&object).unwrap().name, "second");
+        let [now, before] = plan.entries_of_change(&object);
+        assert_eq!(now.unwrap().name, "second");
+        assert!(before.is_none());
+    }
+
+    /// Seen: the program of the entry before was told of the next change, and that of the present
+    /// one was not.
+    #[test]
+    fn the_present_entry_is_told_whatever_entry_there_was_before() {
+        let entry = |what: &str, program: &str| {
+            let what = match what {
+                "pods" => What::Pods(None),
+                named => What::One(references::of_flag("secret", named).unwrap()),
+            };
+            Arc::new(Entry {
+                name: program.to_owned(),
+                what,
+                rules: Rules::default(),
+                tells: Tells {
+                    signal: Some(program.into()),
+                    ..Tells::default()
+                },
+            })
+        };
+        let declared = |entries: &[Arc<Entry>]| Declaration {
+            entries: entries.to_vec(),
+            ..Declaration::default()
+        };
+        let (named, pods) = (entry("shop/db", "named"), entry("pods", "pods"));
+        let object: ObjectId = references::of_flag("secret", "shop/db").unwrap();
+        let plan = Plan::default();
+        let of_change = || {
+            let entries = plan.entries_of_change(&object);
+            let [now, before] = entries.map(|entry| entry.map(|entry| entry.name.clone()));
+            (now.unwrap_or_default(), before.unwrap_or_default())
+        };
+        let words = |now: &str, before: &str| (now.to_owned(), before.to_owned());
+        plan.declare(&declared(&[named, Arc::clone(&pods)]), BTreeSet::new());
+        assert_eq!(of_change(), words("named", ""));
+        plan.declare(&declared(&[pods]), BTreeSet::new());
+        for _ in 0..2 {
+            assert_eq!(of_change(), words("pods", "named"));
+        }
+        plan.complete();
+        assert_eq!(of_change(), words("pods", "named"));
+        assert_eq!(of_change(), words("pods", ""));
     }
 
     #[test]

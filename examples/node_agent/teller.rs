@@ -13,7 +13,7 @@ use kubecache::worker::{StopToken, Worker};
 use kubecache::{Error, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 
-use crate::declaration::Declaration;
+use crate::declaration::{Declaration, Entry};
 use crate::hook::{self, HookOptions, Ran};
 use crate::managers::ObjectId;
 use crate::pid_file::PidFile;
@@ -153,14 +153,18 @@ impl Tellers {
         let mut of_entries = self.of_entries.lock();
         let mut told = vec![BTreeSet::new(); of_entries.tellers.len()];
         for object in objects {
-            let Some(entry) = self.plan.entry_of_change(object) else {
-                continue;
+            let mut tell = |entry: &Entry| {
+                let mut tellers = of_entries.tellers.iter().zip(&mut told);
+                let found = tellers.find(|(teller, _)| teller.tells == entry.tells);
+                let is_told = found.map(|(_, told)| told.insert(object.clone()));
+                is_told.is_some() || entry.tells.is_empty()
             };
-            let mut tellers = of_entries.tellers.iter().zip(&mut told);
-            match tellers.find(|(teller, _)| teller.tells == entry.tells) {
-                Some((_, told)) => drop(told.insert(object.clone())),
-                None if entry.tells.is_empty() => {}
-                None => drop(of_entries.early.insert(object.clone())),
+            let [now, before] = self.plan.entries_of_change(object);
+            if let Some(before) = before {
+                tell(&before);
+            }
+            if now.is_some_and(|now| !tell(&now)) {
+                of_entries.early.insert(object.clone());
             }
         }
         let told = of_entries.tellers.iter().zip(told);
