@@ -132,9 +132,11 @@ impl Managers {
             let namespace = owner.key().namespace();
             let is_referred = || references.iter().any(|of| of.key.namespace() == namespace);
             if owner.kind() != REFERENCE && follows_pods {
-                // The file was written while a pod took the place of another one.
-                if let Some(other) = pods.insert(owner.key().clone(), owner) {
-                    self.forget(&other);
+                // One comes from each manager. Another of the name comes from a file that was
+                // written while a pod took the place of one before.
+                let kept = pods.entry(owner.key().clone());
+                if *kept.or_insert_with(|| owner.clone()) != owner {
+                    self.forget(&owner);
                 }
             } else if owner.kind() != REFERENCE || !is_referred() {
                 self.forget(&owner);
@@ -269,15 +271,23 @@ mod tests {
         let options = ManagerOptions::default();
         let managers = Managers::new(&client, &options, ChangeDetection::Watch, None).unwrap();
         let owners = ["u-1", "u-2"].map(|uid| {
-            let mut pod = objects::pod("shop", "web", "node-1", &["db"], &[]);
+            let mut pod = objects::pod("shop", "web", "node-1", &["db"], &["ca"]);
             pod.metadata.uid = Some(uid.to_owned());
             managers.secrets.register_pod(&pod);
+            managers.config_maps.register_pod(&pod);
             Owner::of(&pod)
         });
-        let left = managers.only_pods_of(owners.to_vec(), &BTreeSet::new(), true);
+        // Those of Secrets, and those of ConfigMaps.
+        let owners = [owners.clone(), owners].concat();
+        let left = managers.only_pods_of(owners, &BTreeSet::new(), true);
         let left: Vec<_> = left.into_values().collect();
-        let kept: Vec<_> = managers.inspect().map(|(owner, _)| owner).collect();
-        assert_eq!((left.len(), &left), (1, &kept));
+        let kept = managers
+            .inspect()
+            .map(|(owner, objects)| (owner, objects.len()));
+        let kept: Vec<_> = kept.collect();
+        assert_eq!(left.len(), 1);
+        let each = (left[0].clone(), 1);
+        assert_eq!(kept, [each.clone(), each], "its Secret and its ConfigMap");
         managers.shut_down();
     }
 }

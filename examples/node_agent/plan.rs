@@ -100,18 +100,22 @@ impl Plan {
         own.or_else(|| entries.of_others(object)).cloned()
     }
 
-    /// The entry of an object whose files have changed or gone, and the last one of an object that
-    /// has another or none now. Once the plan is complete, the last one is told of once.
-    pub(crate) fn entries_of_change(&self, object: &ObjectId) -> [Option<Arc<Entry>>; 2] {
+    /// The entry of an object whose files have changed, or have gone. What no selection finds any
+    /// more has its last entry once: if others lay its files out by now, when they have gone.
+    pub(crate) fn entry_of_change(&self, object: &ObjectId, has_files: bool) -> Option<Arc<Entry>> {
         let mut entries = self.0.lock();
-        let own = entries.own(object);
-        let now = own.or_else(|| entries.of_others(object)).cloned();
-        let before = if entries.is_complete {
+        let left = if entries.is_complete {
             entries.left.remove(object)
         } else {
             entries.left.get(object).cloned()
         };
-        [now, before]
+        let others = entries.of_others(object).cloned();
+        let own = entries.own(object).cloned();
+        own.or(if entries.is_complete && has_files {
+            others.or(left)
+        } else {
+            left.or(others)
+        })
     }
 
     /// Lays out the files of an object as its entry says.
@@ -165,16 +169,14 @@ mod tests {
         assert_eq!(plan.entry_of(&object).unwrap().name, "selected");
         plan.complete();
         assert!(plan.entry_of(&object).is_none());
-        let [now, before] = plan.entries_of_change(&object);
-        assert_eq!(before.unwrap().name, "selected");
-        assert!(now.is_none());
-        assert!(plan.entries_of_change(&object).iter().all(Option::is_none));
+        let told = plan.entry_of_change(&object, false).unwrap();
+        assert_eq!(told.name, "selected");
+        assert!(plan.entry_of_change(&object, false).is_none());
         plan.select([(object.clone(), entry("first"))].into());
         plan.select(BTreeMap::new());
         plan.select([(object.clone(), entry("second"))].into());
-        let [now, before] = plan.entries_of_change(&object);
-        assert_eq!(now.unwrap().name, "second");
-        assert!(before.is_none());
+        let told = plan.entry_of_change(&object, true).unwrap();
+        assert_eq!(told.name, "second");
     }
 
     /// Seen: the program of the entry before was told of the next change, and that of the present
@@ -203,21 +205,20 @@ mod tests {
         let (named, pods) = (entry("shop/db", "named"), entry("pods", "pods"));
         let object: ObjectId = references::of_flag("secret", "shop/db").unwrap();
         let plan = Plan::default();
-        let of_change = || {
-            let entries = plan.entries_of_change(&object);
-            let [now, before] = entries.map(|entry| entry.map(|entry| entry.name.clone()));
-            (now.unwrap_or_default(), before.unwrap_or_default())
-        };
-        let words = |now: &str, before: &str| (now.to_owned(), before.to_owned());
-        plan.declare(&declared(&[named, Arc::clone(&pods)]), BTreeSet::new());
-        assert_eq!(of_change(), words("named", ""));
-        plan.declare(&declared(&[pods]), BTreeSet::new());
-        for _ in 0..2 {
-            assert_eq!(of_change(), words("pods", "named"));
+        for (has_files, then) in [(true, "pods"), (false, "named")] {
+            let told = || {
+                let entry = plan.entry_of_change(&object, has_files).unwrap();
+                entry.name.clone()
+            };
+            let both = [Arc::clone(&named), Arc::clone(&pods)];
+            plan.declare(&declared(&both), BTreeSet::new());
+            assert_eq!(told(), "named");
+            plan.declare(&declared(&both[1..]), BTreeSet::new());
+            assert_eq!(told(), "named", "its files are as that says");
+            plan.complete();
+            assert_eq!(told(), then);
+            assert_eq!(told(), "pods");
         }
-        plan.complete();
-        assert_eq!(of_change(), words("pods", "named"));
-        assert_eq!(of_change(), words("pods", ""));
     }
 
     #[test]

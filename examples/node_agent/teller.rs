@@ -13,7 +13,7 @@ use kubecache::worker::{StopToken, Worker};
 use kubecache::{Error, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 
-use crate::declaration::{Declaration, Entry};
+use crate::declaration::Declaration;
 use crate::hook::{self, HookOptions, Ran};
 use crate::managers::ObjectId;
 use crate::pid_file::PidFile;
@@ -150,21 +150,19 @@ impl Tellers {
 
     /// Tells each of them once of all its objects, so that it runs its program once.
     fn tell_entries(&self, objects: &BTreeSet<ObjectId>) {
+        // Under no lock, as the disk may hang.
+        let all = self.told.look(objects);
         let mut of_entries = self.of_entries.lock();
         let mut told = vec![BTreeSet::new(); of_entries.tellers.len()];
-        for object in objects {
-            let mut tell = |entry: &Entry| {
-                let mut tellers = of_entries.tellers.iter().zip(&mut told);
-                let found = tellers.find(|(teller, _)| teller.tells == entry.tells);
-                let is_told = found.map(|(_, told)| told.insert(object.clone()));
-                is_told.is_some() || entry.tells.is_empty()
+        for (object, files) in all {
+            let Some(entry) = self.plan.entry_of_change(&object, files.is_some()) else {
+                continue;
             };
-            let [now, before] = self.plan.entries_of_change(object);
-            if let Some(before) = before {
-                tell(&before);
-            }
-            if now.is_some_and(|now| !tell(&now)) {
-                of_entries.early.insert(object.clone());
+            let mut tellers = of_entries.tellers.iter().zip(&mut told);
+            match tellers.find(|(teller, _)| teller.tells == entry.tells) {
+                Some((_, told)) => drop(told.insert(object)),
+                None if entry.tells.is_empty() => {}
+                None => drop(of_entries.early.insert(object)),
             }
         }
         let told = of_entries.tellers.iter().zip(told);

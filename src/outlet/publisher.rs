@@ -184,7 +184,7 @@ impl<K: ObjectData> PublisherCore<K> {
             let began = self.rounds.begin();
             // A round that the stop cut off is no success for the callers that wait for it.
             let Some(failed) = self.round(&mut written, stop) else {
-                return;
+                return self.rounds.step(None);
             };
             let mut next = next_pause(!failed.is_empty(), &mut pause);
             if let Some(due) = written.next {
@@ -461,7 +461,7 @@ impl<K: ObjectData> PublisherCore<K> {
 
     /// Notes the next step, which may block on the disk. Fails once the stop was raised.
     fn go_on(&self, stop: &StopToken) -> io::Result<()> {
-        self.rounds.step(self.now());
+        self.rounds.step(Some(self.now()));
         if stop.is_stopped() {
             return Err(io::ErrorKind::Interrupted.into());
         }

@@ -114,9 +114,9 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         (state.status.clone(), state.step)
     }
 
-    /// Notes that the thread begins a step of its round.
-    pub(crate) fn step(&self, now: Instant) {
-        self.state.lock().step = Some(now);
+    /// Notes when the thread begins a step of its round; `None` after the last one.
+    pub(crate) fn step(&self, now: Option<Instant>) {
+        self.state.lock().step = now;
     }
 
     /// Whether a caller waits for a round.
@@ -152,7 +152,6 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         state.lock().tasks[1] = Some(Task::begin());
         let end: Arc<dyn Wake> = Arc::new(move || {
             state.lock().has_ended = true;
-            state.lock().step = None;
             state.notify_all();
         });
         let at_stop = stop.register(&end);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use kubecache::testing::FixtureServer;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::AGENT;
 use super::probes::{FLAG, get, told, wait_for_answer};
@@ -45,11 +45,12 @@ fn left(name: &str) -> Left {
     let key = key_in(&directory, 0o600).display().to_string();
     let snapshot = directory.join("snapshot").display().to_string();
     let pods = [
-        pod("web-1", &["db", "tls"], &[], "Running"),
+        pod("web-1", &["db", "tls"], &["ca"], "Running"),
         pod("web-2", &["db"], &[], "Running"),
     ];
     let recording = object(node(&pods), "secrets", "db", &[secret("db", "7")]);
     let recording = object(recording, "secrets", "tls", &[secret("tls", "5")]);
+    let recording = object(recording, "configmaps", "ca", &[map("ca", "6")]);
     let server = FixtureServer::replaying(recording).start().unwrap();
     let port = server.address().port();
     let flags = [("--server", server.url()), ("--node-name", "n1".to_owned())];
@@ -68,6 +69,7 @@ fn left(name: &str) -> Left {
         vec![
             line(&["shop", "web-1", "Secret", "db", "Synced"]),
             line(&["shop", "web-1", "Secret", "tls", "Synced"]),
+            line(&["shop", "web-1", "ConfigMap", "ca", "Synced"]),
             line(&["shop", "web-2", "Secret", "db", "Synced"]),
         ],
     );
@@ -79,6 +81,12 @@ fn left(name: &str) -> Left {
         flags,
         port,
     }
+}
+
+fn map(name: &str, version: &str) -> Value {
+    let mut map = secret(name, version);
+    map["data"] = json!({"ca.crt": "made-up"});
+    map
 }
 
 fn texts(flags: &[String]) -> Vec<&str> {
@@ -96,13 +104,13 @@ fn a_node_without_a_server_has_rows_and_files_and_says_that_the_answers_are_miss
     let ended = AGENT.run(&[&flags[..], &once].concat());
     assert_eq!(ended.code, 1, "no answer of the server: {}", ended.stderr);
     assert!(
-        ended.stderr.contains("error: 3 of 3 rows have no answer"),
+        ended.stderr.contains("error: 4 of 4 rows have no answer"),
         "{}",
         ended.stderr
     );
     assert_eq!(
         ended.stdout.matches("Restored").count(),
-        3,
+        4,
         "{}",
         ended.stdout
     );
@@ -128,6 +136,7 @@ fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
         vec![
             line(&["shop", "web-1", "Secret", "db", "Restored", "7"]),
             line(&["shop", "web-1", "Secret", "tls", "Restored", "5"]),
+            line(&["shop", "web-1", "ConfigMap", "ca", "Restored", "6"]),
             line(&["shop", "web-2", "Secret", "db", "Restored", "7"]),
         ],
     );
@@ -137,6 +146,7 @@ fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
     assert_eq!(get(probes, "/healthz").0, 500);
     let recording = object(node(&pods[..1]), "secrets", "db", &[secret("db", "9")]);
     let recording = object(recording, "secrets", "tls", &[]);
+    let recording = object(recording, "configmaps", "ca", &[map("ca", "6")]);
     let _server = FixtureServer::replaying(recording)
         .endless()
         .port(port)
@@ -147,6 +157,7 @@ fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
         vec![
             line(&["shop", "web-1", "Secret", "db", "Synced", "9"]),
             line(&["shop", "web-1", "Secret", "tls", "NotFound"]),
+            line(&["shop", "web-1", "ConfigMap", "ca", "Synced", "6"]),
             line(&["shop", "web-2", "Secret", "db", "Removed"]),
         ],
     );

@@ -206,9 +206,8 @@ fn a_round_that_hangs_shows_for_how_long() {
     let options = OutletOptions::new(&*directory).clock(clock.clone().into());
     let options = options.layout(move |_, _, _| {
         began.send(()).unwrap();
-        answers
-            .recv()
-            .map_err(|error| Error::config(error.to_string()))
+        let answer = answers.recv_timeout(PATIENCE);
+        answer.map_err(|error| Error::config(error.to_string()))
     });
     let followed = Followed::with(Outlet::open(options).unwrap(), ManagerOptions::default());
     let at_work = || followed.publisher.status().at_work;
@@ -222,6 +221,7 @@ fn a_round_that_hangs_shows_for_how_long() {
     }
     beginnings.recv_timeout(PATIENCE).unwrap();
     followed.publisher.stop();
+    assert!(at_work().is_some(), "it still hangs");
     drop(answer);
     until(|| at_work().is_none());
 }
