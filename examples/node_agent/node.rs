@@ -52,6 +52,8 @@ pub(crate) struct Node {
     wanted: BTreeSet<ObjectId>,
     referred: BTreeSet<ObjectId>,
     are_pods_known: bool,
+    /// Whether all that the selections found is referenced. They learn it on threads of their own.
+    are_selections_known: bool,
 }
 
 impl Node {
@@ -123,6 +125,7 @@ impl Node {
             wanted: BTreeSet::new(),
             referred: references.clone(),
             are_pods_known: name.is_none(),
+            are_selections_known: false,
         };
         if let Some(reader) = &node.reader {
             reader.order(references.iter().cloned());
@@ -164,9 +167,11 @@ impl Node {
     /// Keeps what the selections have found by now.
     pub(crate) fn look_at_selections(&mut self) {
         self.selections.forget_departed(&self.managers);
+        // First: what they learn after this is not among what they have found.
+        let are_known = self.selections.are_known();
+        let completes = are_known && !std::mem::replace(&mut self.are_selections_known, are_known);
         let found = self.selections.found();
         let mut all: BTreeSet<_> = self.wanted.iter().chain(found.keys()).cloned().collect();
-        let are_known = self.selections.are_known();
         if !are_known {
             // A selection that is not known may be about them.
             all.extend(self.referred.iter().cloned());
@@ -186,7 +191,7 @@ impl Node {
             plan.complete();
         }
         // Last: what has lost its entry is not laid out without one.
-        if let (Some(files), true) = (&self.files, is_planned_anew) {
+        if let (Some(files), true) = (&self.files, is_planned_anew || completes) {
             files.lay_out_again();
         }
         self.references_are_complete();
@@ -224,6 +229,9 @@ impl Node {
             })
             .collect();
         missing.extend(self.unknown_selections());
+        if missing.is_empty() && !self.are_selections_known {
+            missing.push("what labels select".to_owned());
+        }
         if let Some(files) = &self.files {
             let there = rows.iter().filter(|(_, facts)| facts.content.is_some());
             let there: BTreeSet<_> = there
@@ -236,7 +244,7 @@ impl Node {
 
     /// What is not referenced by now is not needed here, once all that says so is known.
     fn references_are_complete(&self) {
-        let is_known = self.are_pods_known && self.selections.are_known();
+        let is_known = self.are_pods_known && self.are_selections_known;
         if let Some(files) = self.files.as_ref().filter(|_| is_known) {
             files.references_are_complete();
         }
@@ -416,4 +424,62 @@ fn not_kept(pod: &Arc<StoredObject<Pod>>) -> impl Iterator<Item = (RowKey, Facts
         };
         (row, Facts::not_kept())
     })
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use kubecache::clock::Clock;
+    use kubecache::http::{ClientOptions, Config};
+    use kubecache::outlet::{Outlet, OutletOptions};
+    use kubecache::testing::{ApiServer, objects};
+
+    use super::*;
+    use crate::args::{self, Command};
+    use crate::pods::Snapshot;
+    use crate::temp_directory::TempDirectory;
+
+    /// Seen: the list of the pods came when the server had told what labels select, and the agent
+    /// had not looked at that yet. The files of an earlier agent went.
+    #[test]
+    fn nothing_goes_before_what_labels_select_is_referenced() {
+        let directory = TempDirectory::new("node-selected");
+        let server = ApiServer::new().unwrap();
+        let mut map = objects::config_map("shop", "web", "", &[("a", "1")]);
+        map.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+        server.apply(&map).unwrap();
+        let out = directory.join("out");
+        let before = Outlet::open(OutletOptions::new(&out).name("node_agent")).unwrap();
+        before.publish(&map).unwrap();
+        drop(before);
+        let config = directory.join("config.yaml");
+        let entry = "configMaps: {namespace: shop, labels: \"app=web\"}";
+        let text = format!("directory: {}\nentries:\n- {entry}\n", out.display());
+        fs::write(&config, text).unwrap();
+        let Command::Run(options) = args::parse([
+            "--node-name=n1".into(),
+            format!("--config={}", config.display()),
+        ])
+        .unwrap() else {
+            panic!("it is to run");
+        };
+        let client = Config::for_server(&server.url()).unwrap();
+        let client = Client::new(&client, ClientOptions::default()).unwrap();
+        let mut node = Node::new(&client, "", Some("n1"), &options, None).unwrap();
+        while !node.selections.are_known() {
+            node.selections.changed.recv().unwrap();
+        }
+        assert_eq!(node.missing(&Rows::default()), ["what labels select"]);
+        let file = out.join("shop/configmaps/web/a");
+        let soon = Clock::system().after(Duration::from_secs(300));
+        node.take(PodNews::All(Snapshot::default()));
+        node.files.as_ref().unwrap().write_by(soon).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "1");
+        node.look_at_selections();
+        node.files.as_ref().unwrap().write_by(soon).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "1");
+        assert!(node.are_selections_known);
+    }
 }

@@ -92,12 +92,22 @@ impl Plan {
         entries.left.retain(|_, entry| !entry.tells.is_empty());
     }
 
-    pub(crate) fn entry_of(&self, object: &ObjectId) -> Option<Arc<Entry>> {
-        let entries = self.0.lock();
+    /// The entry by which an object is laid out.
+    fn entry_of(&self, object: &ObjectId) -> Option<Arc<Entry>> {
+        let mut entries = self.0.lock();
+        if entries.is_complete && entries.of_others(object).is_some() {
+            // From now on the files are those of the others.
+            entries.left.remove(object);
+        }
         let own = entries.own(object);
         let left = entries.left.get(object).filter(|_| !entries.is_complete);
         let own = own.or(left);
         own.or_else(|| entries.of_others(object)).cloned()
+    }
+
+    /// Whether an object has lost its entry.
+    pub(crate) fn has_left(&self, object: &ObjectId) -> bool {
+        self.0.lock().left.contains_key(object)
     }
 
     /// The entry of an object whose files have changed, or have gone. What no selection finds any
@@ -217,6 +227,15 @@ mod tests {
             assert_eq!(told(), "named", "its files are as that says");
             plan.complete();
             assert_eq!(told(), then);
+            assert_eq!(told(), "pods");
+            plan.declare(&declared(&both), BTreeSet::new());
+            plan.declare(&declared(&both[1..]), BTreeSet::new());
+            plan.complete();
+            assert_eq!(
+                plan.entry_of(&object).unwrap().name,
+                "pods",
+                "laid out anew"
+            );
             assert_eq!(told(), "pods");
         }
     }

@@ -80,8 +80,11 @@ impl Tellers {
         })
     }
 
-    /// Tells what earlier agents did not, once all objects have their entries.
+    /// Tells what earlier agents did not, and what had nobody to tell it, once all objects have
+    /// their entries.
     pub(crate) fn tell_left(&self) {
+        let early = std::mem::take(&mut self.of_entries.lock().early);
+        self.tell_entries(&early);
         let [of_flags, of_entries] = std::mem::take(&mut *self.left.lock());
         if let (Some(teller), false) = (&self.of_flags, of_flags.is_empty()) {
             teller.tell(of_flags);
@@ -151,18 +154,20 @@ impl Tellers {
     /// Tells each of them once of all its objects, so that it runs its program once.
     fn tell_entries(&self, objects: &BTreeSet<ObjectId>) {
         // Under no lock, as the disk may hang.
-        let all = self.told.look(objects);
+        let has_files = |object| !self.plan.has_left(object) || self.told.files(object).is_some();
+        let have_files: Vec<_> = objects.iter().map(has_files).collect();
         let mut of_entries = self.of_entries.lock();
         let mut told = vec![BTreeSet::new(); of_entries.tellers.len()];
-        for (object, files) in all {
-            let Some(entry) = self.plan.entry_of_change(&object, files.is_some()) else {
+        for (object, has_files) in objects.iter().zip(have_files) {
+            let Some(entry) = self.plan.entry_of_change(object, has_files) else {
                 continue;
             };
             let mut tellers = of_entries.tellers.iter().zip(&mut told);
             match tellers.find(|(teller, _)| teller.tells == entry.tells) {
-                Some((_, told)) => drop(told.insert(object)),
-                None if entry.tells.is_empty() => {}
-                None => drop(of_entries.early.insert(object)),
+                Some((_, told)) => drop(told.insert(object.clone())),
+                // Nobody of now had to do with files that are gone.
+                None if entry.tells.is_empty() || !has_files => {}
+                None => drop(of_entries.early.insert(object.clone())),
             }
         }
         let told = of_entries.tellers.iter().zip(told);
@@ -472,12 +477,15 @@ fn tell_until_stopped(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use kubecache::object::ObjectKey;
 
     use super::*;
     use crate::declaration::{Entry, What};
     use crate::layout::Rules;
     use crate::references;
+    use crate::temp_directory::TempDirectory;
 
     /// Seen: a run was told of nothing, since the message of a change came after the run that was
     /// told of it.
@@ -536,6 +544,46 @@ mod tests {
             std::thread::yield_now();
         }
         tellers.health().unwrap().unwrap();
+    }
+
+    /// Seen: what changed while a selection was not known was told at the next reload.
+    #[test]
+    fn what_had_nobody_to_tell_it_is_told_once_all_entries_are_known() {
+        let directory = TempDirectory::new("teller-early");
+        for name in ["there", "gone"] {
+            let folder = directory.join("shop/secrets").join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            if name == "there" {
+                std::os::unix::fs::symlink("..1", folder.join("..data")).unwrap();
+            }
+        }
+        let plan = Plan::default();
+        let none = (Tells::default(), Told::read(&directory));
+        let tellers = Tellers::start(&none.0, plan.clone(), none.1, Default::default());
+        let tellers = Arc::new(tellers.unwrap());
+        let object = |name: &str| references::of_flag("secret", name).unwrap();
+        let lost = [object("shop/there"), object("shop/gone")];
+        let mut before = of_all("/nowhere/before").entries;
+        let entry = before.pop().unwrap();
+        plan.select(
+            lost.clone()
+                .map(|object| (object, Arc::clone(&entry)))
+                .into(),
+        );
+        plan.select(BTreeMap::new());
+        plan.declare(&of_all("true"), BTreeSet::new());
+        tellers.declare(&of_all("true")).unwrap();
+        tellers.tell(&lost.clone().into());
+        assert_eq!(tellers.runs().unwrap().succeeded, 0, "of another entry");
+        plan.complete();
+        for _ in 0..2 {
+            tellers.tell_left();
+            let soon = Clock::system().after(Duration::from_secs(300));
+            tellers.tell_by(soon).unwrap();
+            assert_eq!(tellers.runs().unwrap().succeeded, 1);
+        }
+        let early = &tellers.of_entries.lock().early;
+        assert!(early.is_empty(), "{early:?}");
     }
 
     /// Seen: what was written before the tellers of entries were there, nobody was told.

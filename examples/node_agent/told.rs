@@ -96,7 +96,8 @@ impl Told {
         }
     }
 
-    fn files(&self, object: &ObjectId) -> Option<PathBuf> {
+    /// The files of an object: what `..data` leads to.
+    pub(crate) fn files(&self, object: &ObjectId) -> Option<PathBuf> {
         let folder = if object.kind == "Secret" {
             Secret::FOLDER
         } else {
