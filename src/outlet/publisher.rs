@@ -181,6 +181,8 @@ impl<K: ObjectData> PublisherCore<K> {
         let mut pause = None;
         let mut last_success = None;
         while !stop.is_stopped() {
+            // This round is for whoever has asked by now: another one for them would do nothing.
+            drop(woken.try_recv());
             let began = self.rounds.begin();
             // A round that the stop cut off is no success for the callers that wait for it.
             let Some(failed) = self.round(&mut written, stop) else {
@@ -219,11 +221,11 @@ impl<K: ObjectData> PublisherCore<K> {
         written: &mut Written<K>,
         stop: &StopToken,
     ) -> Option<BTreeMap<ObjectKey, Error>> {
+        let now = self.now();
         let go_on = || self.go_on(stop);
         go_on().ok()?;
         let mut failed = BTreeMap::new();
         let mut changed = BTreeSet::new();
-        let now = self.now();
         let looks = now.saturating_duration_since(written.looked) >= READ_PERIOD;
         if looks {
             written.looked = now;
