@@ -182,7 +182,7 @@ impl<K: ObjectData> PublisherCore<K> {
         let mut last_success = None;
         while !stop.is_stopped() {
             // This round is for whoever has asked by now: another one for them would do nothing.
-            drop(woken.try_recv());
+            let _served = woken.try_recv().is_ok();
             let began = self.rounds.begin();
             // A round that the stop cut off is no success for the callers that wait for it.
             let Some(failed) = self.round(&mut written, stop) else {
