@@ -161,7 +161,11 @@ impl Node {
 
     /// The entries whose objects are not known yet, and why.
     pub(crate) fn unknown_selections(&self) -> Vec<String> {
-        self.selections.unknown()
+        let mut unknown = self.selections.unknown();
+        if unknown.is_empty() && !self.are_selections_known {
+            unknown.push("what labels select".to_owned());
+        }
+        unknown
     }
 
     /// Keeps what the selections have found by now.
@@ -169,7 +173,8 @@ impl Node {
         self.selections.forget_departed(&self.managers);
         // First: what they learn after this is not among what they have found.
         let are_known = self.selections.are_known();
-        let completes = are_known && !std::mem::replace(&mut self.are_selections_known, are_known);
+        let completes = are_known && !self.are_selections_known;
+        self.are_selections_known = are_known;
         let found = self.selections.found();
         let mut all: BTreeSet<_> = self.wanted.iter().chain(found.keys()).cloned().collect();
         if !are_known {
@@ -229,9 +234,6 @@ impl Node {
             })
             .collect();
         missing.extend(self.unknown_selections());
-        if missing.is_empty() && !self.are_selections_known {
-            missing.push("what labels select".to_owned());
-        }
         if let Some(files) = &self.files {
             let there = rows.iter().filter(|(_, facts)| facts.content.is_some());
             let there: BTreeSet<_> = there
@@ -471,7 +473,8 @@ mod tests {
         while !node.selections.are_known() {
             node.selections.changed.recv().unwrap();
         }
-        assert_eq!(node.missing(&Rows::default()), ["what labels select"]);
+        // Readiness and the end of `--once` wait for this.
+        assert_eq!(node.unknown_selections(), ["what labels select"]);
         let file = out.join("shop/configmaps/web/a");
         let soon = Clock::system().after(Duration::from_secs(300));
         node.take(PodNews::All(Snapshot::default()));
@@ -480,6 +483,6 @@ mod tests {
         node.look_at_selections();
         node.files.as_ref().unwrap().write_by(soon).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "1");
-        assert!(node.are_selections_known);
+        assert_eq!(node.unknown_selections(), [""; 0]);
     }
 }

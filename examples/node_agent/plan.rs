@@ -92,11 +92,11 @@ impl Plan {
         entries.left.retain(|_, entry| !entry.tells.is_empty());
     }
 
-    /// The entry by which an object is laid out.
-    fn entry_of(&self, object: &ObjectId) -> Option<Arc<Entry>> {
+    /// The entry by which an object is laid out now. If that is the one of all others, the object's
+    /// last one does not count any more.
+    fn take_entry_of_layout(&self, object: &ObjectId) -> Option<Arc<Entry>> {
         let mut entries = self.0.lock();
         if entries.is_complete && entries.of_others(object).is_some() {
-            // From now on the files are those of the others.
             entries.left.remove(object);
         }
         let own = entries.own(object);
@@ -110,8 +110,9 @@ impl Plan {
         self.0.lock().left.contains_key(object)
     }
 
-    /// The entry of an object whose files have changed, or have gone. What no selection finds any
-    /// more has its last entry once: if others lay its files out by now, when they have gone.
+    /// The entry whose program is told that an object's files have changed, or have gone. After the
+    /// object has lost its entry, that is the lost one, once. The exception are files that are
+    /// there and are laid out by the entry of all others: then it is that.
     pub(crate) fn entry_of_change(&self, object: &ObjectId, has_files: bool) -> Option<Arc<Entry>> {
         let mut entries = self.0.lock();
         let left = if entries.is_complete {
@@ -139,7 +140,7 @@ impl Plan {
             kind: kind.to_owned().into(),
             key: key.clone(),
         };
-        match self.entry_of(&object) {
+        match self.take_entry_of_layout(&object) {
             Some(entry) => entry.rules.lay_out(&entry.name, presence),
             // The agent is ready when each object has its files: this one has all of none.
             None if self.0.lock().for_credentials.contains(&object) => {
@@ -176,9 +177,9 @@ mod tests {
         assert!(plan.select([(object.clone(), entry("selected"))].into()));
         assert!(plan.select(BTreeMap::new()));
         // Seen: other selections were not known yet, and the object was laid out as nobody said.
-        assert_eq!(plan.entry_of(&object).unwrap().name, "selected");
+        assert_eq!(plan.take_entry_of_layout(&object).unwrap().name, "selected");
         plan.complete();
-        assert!(plan.entry_of(&object).is_none());
+        assert!(plan.take_entry_of_layout(&object).is_none());
         let told = plan.entry_of_change(&object, false).unwrap();
         assert_eq!(told.name, "selected");
         assert!(plan.entry_of_change(&object, false).is_none());
@@ -232,7 +233,7 @@ mod tests {
             plan.declare(&declared(&both[1..]), BTreeSet::new());
             plan.complete();
             assert_eq!(
-                plan.entry_of(&object).unwrap().name,
+                plan.take_entry_of_layout(&object).unwrap().name,
                 "pods",
                 "laid out anew"
             );

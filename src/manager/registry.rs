@@ -282,8 +282,8 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         });
         let changed: Vec<_> = changed.collect();
         drop(references);
-        let is_told = goes && cfg!(feature = "snapshot");
-        if is_told && let Some(seeds) = self.seeds() {
+        let claims = goes && cfg!(feature = "snapshot");
+        if claims && let Some(seeds) = self.seeds() {
             seeds.claim_owner(owner);
         }
         let settled = changed.into_iter().map(|(affected, result, left)| {

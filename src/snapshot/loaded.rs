@@ -91,8 +91,9 @@ impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
     }
 
     fn claim_owner(&self, owner: &Owner) {
-        let loaded = self.loaded.upgrade();
-        loaded.map(|loaded| loaded.claim_owner::<K>(owner));
+        if let Some(loaded) = self.loaded.upgrade() {
+            loaded.claim_owner::<K>(owner);
+        }
     }
 
     fn is_over(&self) -> bool {

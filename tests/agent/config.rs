@@ -285,6 +285,33 @@ fn other_labels_take_nothing_away_before_the_server_tells_what_they_select() {
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 
+/// Seen: an object that had lost its entry kept that one's files until the next reload.
+#[test]
+fn files_are_as_the_present_entry_says_once_all_labels_are_known() {
+    let machine = Machine::new("- configMap: shop/web\n  items: {a: named}\n");
+    machine.set("web", &[("a", "1")]);
+    // What no entry names has all its keys as they are called.
+    let agent = machine.start(&["--configmap", "shop/web"]);
+    has(&machine.file("web/named"), "1");
+    let unavailable = Act::Status {
+        code: 503,
+        reason: "ServiceUnavailable".to_owned(),
+        retry_after: None,
+    };
+    let lists = Fault::new(unavailable).on("/api/v1/namespaces/shop/secrets");
+    let refused = machine.server.add_fault(lists);
+    machine.set("new", &[("a", "1")]);
+    let selection = "- secrets: {namespace: shop, labels: app=web}\n";
+    // Without a signal, the agent reads it once.
+    machine.declare(&format!("{selection}- configMap: shop/new\n"));
+    has(&machine.file("new/a"), "1");
+    assert_eq!(fs::read_to_string(machine.file("web/named")).unwrap(), "1");
+    machine.server.remove_fault(refused);
+    has(&machine.file("web/a"), "1");
+    is_gone(&machine.file("web/named"));
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
 /// Seen: a directory without the one that the agent needs was taken, and the next start failed.
 #[test]
 fn a_changed_file_is_refused_where_a_start_would_refuse_it() {
