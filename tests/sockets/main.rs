@@ -78,6 +78,19 @@ fn patient() -> ClientOptions {
         .body_timeout(PATIENCE)
 }
 
+/// Asks again until the error tells of that phase, which is reached soon, and stays. On a busy
+/// machine a short deadline may pass before.
+fn eventually(phase: &str, error: impl Fn() -> Error) -> String {
+    let end = Clock::system().after(PATIENCE);
+    loop {
+        let text = error().to_string();
+        if text.contains(phase) {
+            return text;
+        }
+        assert!(!Clock::system().has_passed(end), "not {phase}: {text}");
+    }
+}
+
 fn secrets(client: &Client) -> Arc<dyn ListerWatcher<Secret>> {
     client.lister_watcher(Scope::namespace("shop"))
 }

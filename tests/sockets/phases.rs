@@ -13,25 +13,13 @@ use kubecache::worker::StopToken;
 
 use super::server::Server;
 use super::stops::Deaf;
-use super::{PATIENCE, get_by, list, secrets};
+use super::{eventually, get_by, list, secrets};
 
 const SHORT: Duration = Duration::from_millis(20);
 
 fn client(url: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Client {
     let options = change(ClientOptions::default());
     Client::new(&Config::for_server(url).unwrap(), options).unwrap()
-}
-
-/// Asks again until the error tells of that phase: the phase is reached soon, and stays.
-fn eventually(phase: &str, error: impl Fn() -> kubecache::Error) -> String {
-    let end = Clock::system().after(PATIENCE);
-    loop {
-        let text = error().to_string();
-        if text.contains(phase) {
-            return text;
-        }
-        assert!(!Clock::system().has_passed(end), "not {phase}: {text}");
-    }
 }
 
 fn manager(client: Client) -> SecretManager {
