@@ -209,7 +209,7 @@ impl Agent<'_> {
                 match &news {
                     PodNews::Status(status) => {
                         if let Some(error) = progress.refusal(status) {
-                            return Ok(Ended::Failed(self.of_pods(error)));
+                            return Ok(Ended::Failed(of_pods(self.options, error)));
                         }
                     }
                     PodNews::All(list) => {
@@ -228,15 +228,6 @@ impl Agent<'_> {
                 return Err(Error::stopped("the thread that follows the pods"));
             }
         }
-    }
-
-    /// Why there are no pods. kubectl's words, `Error from server`, are for the API server alone.
-    fn of_pods(&self, error: Error) -> Error {
-        if !self.options.kubelet.is_asked {
-            return error;
-        }
-        let text = "the kubelet gave no pods";
-        Error::new(error.kind(), text).with_source(error)
     }
 
     /// Starts to ask whether the node exists, where no pod is bound to it.
@@ -266,7 +257,9 @@ impl Agent<'_> {
                     let text = format!("warning: node {name} does not exist; waiting for it");
                     tell(&text);
                 }
-                Presence::There if before.is_some() => tell(&format!("node {name} exists now")),
+                Presence::There if before == Some(Presence::Absent) => {
+                    tell(&format!("node {name} exists now"));
+                }
                 Presence::There | Presence::Unknown => {}
             }
         }
@@ -311,24 +304,27 @@ impl Agent<'_> {
         let unknown = (!is_known).then(|| "the pods of the node".to_owned());
         let missing = || unknown.into_iter().chain(node.missing(&rows)).collect();
         self.notifier.look(now, missing);
+        let options = self.options;
+        let no_contact = || {
+            let waits_for = pods.and_then(|pods| pods.status().describe_activity(now));
+            Ended::Failed(of_pods(options, progress.no_contact(options, waits_for)))
+        };
         if progress.stage == Stage::Contacting {
             let name = self.node_name.unwrap_or_default();
             let text = format!("The server is asked for the pods of node {name}.");
             self.wait_line.show(&text);
-            let waits_for = || pods?.status().describe_activity(now);
-            return late.then(|| {
-                let error = progress.no_contact(self.options, waits_for());
-                Ended::Failed(self.of_pods(error))
-            });
+            return late.then(no_contact);
         }
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
         let missing = missing.saturating_add(node.unknown_selections().len());
-        if missing == 0 {
+        // Out of a snapshot there are pods before these are known.
+        let is_answered = missing == 0 && node.are_pods_known();
+        if is_answered {
             progress.synced.set(true);
         }
         let waits = match progress.stage {
             Stage::Contacting => true,
-            Stage::Answering => (missing > 0 || progress.asks()) && !late,
+            Stage::Answering => (!is_answered || progress.asks()) && !late,
             Stage::Settling { until } => missing > 0 && now < until,
             Stage::Following { .. } => false,
         };
@@ -342,7 +338,11 @@ impl Agent<'_> {
         self.wait_line.clear();
         match progress.stage {
             Stage::Contacting => None,
-            Stage::Answering => Some(self.end_once(node, &rows, missing, progress)),
+            Stage::Answering => {
+                let ended = self.end_once(node, &rows, missing, progress);
+                let lacks_pods = matches!(ended, Ended::Complete) && !node.are_pods_known();
+                Some(if lacks_pods { no_contact() } else { ended })
+            }
             Stage::Settling { .. } => {
                 self.tell_if_empty(&rows);
                 self.follow(&rows, now, progress)
@@ -380,6 +380,7 @@ impl Agent<'_> {
         if self.options.once {
             return log::info!("{why}: nothing is read again with --once");
         }
+        self.notifier.look_again();
         if let Some(files) = &node.files {
             files.tell_again();
         }
@@ -648,6 +649,15 @@ impl Ears {
             Woken::Something
         }
     }
+}
+
+/// Why there are no pods. kubectl's words, `Error from server`, are for the API server alone.
+fn of_pods(options: &Options, error: Error) -> Error {
+    if !options.kubelet.is_asked {
+        return error;
+    }
+    let text = "the kubelet gave no pods";
+    Error::new(error.kind(), text).with_source(error)
 }
 
 impl Progress {

@@ -104,7 +104,7 @@ impl Files {
         self.config_maps.look();
     }
 
-    /// Runs the hook again if its last run failed.
+    /// Tells again what was told in vain.
     pub(crate) fn tell_again(&self) {
         self.tellers.tell_again();
     }

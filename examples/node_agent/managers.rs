@@ -86,10 +86,6 @@ impl Managers {
         self.set(&Owner::of(pod), &pod.objects());
     }
 
-    pub(crate) fn unregister(&self, pod: &Pod) {
-        self.forget(&Owner::of(pod));
-    }
-
     /// Keeps these objects, whatever pods name, and no more those of `before` that are not among
     /// them. An owner per namespace, as the rows show them.
     pub(crate) fn refer(&self, objects: &BTreeSet<ObjectId>, before: &BTreeSet<ObjectId>) {
@@ -148,6 +144,13 @@ impl Managers {
     /// Takes back all references of an owner.
     pub(crate) fn forget(&self, owner: &Owner) {
         self.set(owner, &[]);
+    }
+
+    /// The objects that an owner references.
+    pub(crate) fn objects_of(&self, owner: &Owner) -> Vec<ObjectId> {
+        let own = self.inspect().filter(|(of, _)| of == owner);
+        let objects = own.flat_map(|(_, objects)| objects);
+        objects.map(|report| ObjectId::reported(&report)).collect()
     }
 
     /// Each pod with the objects it names, first with its Secrets and then with its ConfigMaps.

@@ -136,10 +136,10 @@ impl Node {
 
     /// Keeps what is wanted whatever pods name, and nothing else of that kind any more.
     pub(crate) fn want(&mut self, wanted: &Wanted) -> Result<(), Error> {
-        self.wanted.clone_from(&wanted.references);
         if let (Some(plan), Some(declaration)) = (&self.plan, &wanted.declaration) {
-            plan.declare(declaration, wanted.for_credentials.clone());
+            // First: if it fails, nothing has changed.
             self.selections.declare(declaration)?;
+            plan.declare(declaration, wanted.for_credentials.clone());
             if let Some(credentials) = &self.credentials {
                 credentials.declare(declaration.credentials.clone());
             }
@@ -147,6 +147,7 @@ impl Node {
                 files.declare(declaration)?;
             }
         }
+        self.wanted.clone_from(&wanted.references);
         self.look_at_selections();
         if let Some(files) = &self.files {
             files.lay_out_again();
@@ -272,6 +273,11 @@ impl Node {
         }
     }
 
+    /// Whether the server has told of the pods, or there are none to tell of.
+    pub(crate) fn are_pods_known(&self) -> bool {
+        self.are_pods_known
+    }
+
     /// Whether objects are fetched when they are read, so that a read that failed is worth another.
     pub(crate) fn fetches(&self) -> bool {
         self.reader.is_some()
@@ -362,7 +368,7 @@ impl Node {
         self.managers.register(&pod);
         let before = self.restored.remove(&key);
         if let Some(other) = before.filter(|owner| owner.uid() != pod.uid()) {
-            self.managers.forget(&other);
+            self.forget_owner(&other);
         }
         if let Some(reader) = &self.reader {
             reader.order(pod.objects());
@@ -372,11 +378,22 @@ impl Node {
 
     fn forget(&mut self, key: &ObjectKey) {
         if let Some(pod) = self.pods.remove(key) {
-            self.managers.unregister(&pod);
+            self.forget_owner(&Owner::of::<Pod>(&pod));
         }
         if let Some(owner) = self.restored.remove(key) {
-            self.managers.forget(&owner);
+            self.forget_owner(&owner);
         }
+    }
+
+    fn forget_owner(&mut self, owner: &Owner) {
+        if !self.are_selections_known {
+            // A selection that is not known may be about its objects.
+            let mut all = self.referred.clone();
+            all.extend(self.managers.objects_of(owner));
+            self.managers.refer(&all, &self.referred);
+            self.referred = all;
+        }
+        self.managers.forget(owner);
     }
 }
 
@@ -444,7 +461,8 @@ mod tests {
     use crate::temp_directory::TempDirectory;
 
     /// Seen: the list of the pods came when the server had told what labels select, and the agent
-    /// had not looked at that yet. The files of an earlier agent went.
+    /// had not looked at that yet. The files of an earlier agent went. So did those that a pod had
+    /// named that went.
     #[test]
     fn nothing_goes_before_what_labels_select_is_referenced() {
         let directory = TempDirectory::new("node-selected");
@@ -477,7 +495,16 @@ mod tests {
         assert_eq!(node.unknown_selections(), ["what labels select"]);
         let file = out.join("shop/configmaps/web/a");
         let soon = Clock::system().after(Duration::from_secs(300));
-        node.take(PodNews::All(Snapshot::default()));
+        let pod = objects::pod("shop", "web-1", "n1", &[], &["web"]);
+        let pod: Pod = serde_json::from_value(serde_json::to_value(pod).unwrap()).unwrap();
+        let key = pod.key();
+        node.take(PodNews::All(Snapshot {
+            pods: [(key.clone(), Arc::new(StoredObject::new(pod)))].into(),
+            ..Snapshot::default()
+        }));
+        node.files.as_ref().unwrap().write_by(soon).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "1");
+        node.take(PodNews::Gone(key));
         node.files.as_ref().unwrap().write_by(soon).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "1");
         node.look_at_selections();

@@ -22,6 +22,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often it looks once it has told that it is ready.
 const LATE_LOOK: Duration = Duration::from_secs(1);
 
+/// The status of an agent that lacks nothing.
+const COMPLETE: &str = "every object is there";
+
 /// So many of the objects that are missing are named.
 const NAMED_MAX: usize = 5;
 
@@ -34,6 +37,8 @@ pub(crate) struct Notifier {
     /// When it is told that the agent is ready, whatever is missing.
     late: Option<Instant>,
     is_ready: bool,
+    /// What was told last.
+    status: String,
     /// It is told that every object is there.
     is_complete: bool,
 }
@@ -62,8 +67,7 @@ impl Notifier {
             socket: Some((socket, address)),
             watchdog: period.map(|period| (Duration::from_micros(period / 2), now)),
             late: ready_timeout.map(|timeout| later(now, timeout)),
-            is_ready: false,
-            is_complete: false,
+            ..Self::default()
         })
     }
 
@@ -89,17 +93,16 @@ impl Notifier {
         }
     }
 
-    /// Tells that the agent is ready, once nothing is missing or the time is over. What was missing
-    /// then is told of once more, when all of it is there.
+    /// Tells that the agent is ready, once nothing is missing or the time is over. From then on it
+    /// tells what is missing, until all of it is there.
     pub(crate) fn look(&mut self, now: Instant, missing: impl FnOnce() -> Vec<String>) {
         if self.socket.is_none() || self.is_complete {
             return;
         }
         let missing = missing();
-        self.is_complete = missing.is_empty();
-        let status = if self.is_complete {
-            "every object is there".to_owned()
-        } else if !self.is_ready && self.late.is_some_and(|late| late <= now) {
+        let status = if missing.is_empty() {
+            COMPLETE.to_owned()
+        } else if self.is_ready || self.late.is_some_and(|late| late <= now) {
             let named: Vec<_> = missing.iter().take(NAMED_MAX).map(String::as_str).collect();
             let more = missing.len().saturating_sub(named.len());
             let named = named.join(", ");
@@ -108,14 +111,25 @@ impl Notifier {
             } else {
                 String::new()
             };
-            log::warn!("ready without what is missing: {named}{more}");
             format!("missing: {named}{more}")
         } else {
             return;
         };
-        let was_ready = std::mem::replace(&mut self.is_ready, true);
-        let ready = if was_ready { "" } else { "READY=1\n" };
-        self.tell(&format!("{ready}STATUS={status}"));
+        let ready = if self.is_ready { "" } else { "READY=1\n" };
+        // What was not taken is told at the next look.
+        let is_news = !self.is_ready || status != self.status;
+        if is_news && self.tell(&format!("{ready}STATUS={status}")) {
+            if !missing.is_empty() && !self.is_ready {
+                log::warn!("ready without what is {status}");
+            }
+            (self.status, self.is_ready) = (status, true);
+        }
+        self.is_complete = missing.is_empty() && self.is_ready && self.status == COMPLETE;
+    }
+
+    /// Others may be missing by now.
+    pub(crate) fn look_again(&mut self) {
+        self.is_complete = false;
     }
 
     /// Something is read again; [`reloaded`](Self::reloaded) follows.
@@ -132,9 +146,9 @@ impl Notifier {
     }
 
     /// A reload is over, whatever came of it. An agent that is not ready yet tells that later.
-    pub(crate) fn reloaded(&self) {
+    pub(crate) fn reloaded(&mut self) {
         if self.is_ready {
-            self.tell("READY=1");
+            self.is_ready = self.tell("READY=1");
         }
     }
 
@@ -143,13 +157,16 @@ impl Notifier {
         self.tell("STOPPING=1");
     }
 
-    /// Nobody waits for it: a service manager that is gone or busy misses it.
-    fn tell(&self, text: &str) {
-        if let Some((socket, address)) = &self.socket
-            && let Err(error) = socket.send_to_addr(text.as_bytes(), address)
-        {
+    /// Returns whether the service manager takes it. Nobody waits for one that is gone or busy.
+    fn tell(&self, text: &str) -> bool {
+        let Some((socket, address)) = &self.socket else {
+            return false;
+        };
+        let sent = socket.send_to_addr(text.as_bytes(), address);
+        if let Err(error) = &sent {
             log::debug!("${SOCKET} does not take {text:?}: {error}");
         }
+        sent.is_ok()
     }
 }
 
@@ -159,5 +176,60 @@ fn address(name: &OsStr) -> io::Result<SocketAddr> {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
         [b'/', ..] => SocketAddr::from_pathname(name),
         _ => Err(io::Error::other("it is neither a path nor a name after @")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::temp_directory::TempDirectory;
+
+    /// Seen: it was taken for told, and the service manager ended the agent at its time limit.
+    #[test]
+    fn what_a_full_socket_does_not_take_is_told_at_the_next_look() {
+        let directory = TempDirectory::new("notify-full");
+        let path = directory.join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let socket = UnixDatagram::unbound().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut notifier = Notifier {
+            socket: Some((socket, address(path.as_os_str()).unwrap())),
+            ..Notifier::default()
+        };
+        let fill = |notifier: &Notifier| while notifier.tell("WATCHDOG=1") {};
+        let taken = || {
+            let mut bytes = [0; 64];
+            let mut texts = Vec::new();
+            while let Ok(length) = manager.recv(&mut bytes) {
+                texts.push(String::from_utf8(bytes[..length].to_vec()).unwrap());
+            }
+            texts.retain(|text| text != "WATCHDOG=1");
+            texts
+        };
+        let now = kubecache::clock::Clock::system().now();
+        fill(&notifier);
+        notifier.look(now, Vec::new);
+        assert_eq!(taken(), [""; 0]);
+        notifier.look(now, Vec::new);
+        notifier.look(now, || vec!["secret shop/db".to_owned()]);
+        assert_eq!(taken(), ["READY=1\nSTATUS=every object is there"]);
+
+        // A reload, after which something is missing.
+        notifier.reloads();
+        notifier.look_again();
+        fill(&notifier);
+        notifier.reloaded();
+        assert!(taken().len() == 1, "RELOADING=1");
+        notifier.late = Some(now);
+        for _ in 0..2 {
+            notifier.look(now, || vec!["secret shop/db".to_owned()]);
+        }
+        notifier.look(now, Vec::new);
+        let told = [
+            "READY=1\nSTATUS=missing: secret shop/db",
+            "STATUS=every object is there",
+        ];
+        assert_eq!(taken(), told);
     }
 }

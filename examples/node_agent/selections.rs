@@ -60,16 +60,21 @@ impl Selections {
         }
     }
 
-    /// Follows the selections of the configuration, and no others any more.
+    /// Follows the selections of the configuration, and no others any more. After an error it
+    /// follows those from before.
     pub(crate) fn declare(&mut self, declaration: &Declaration) -> Result<(), Error> {
         let entries = declaration.selections();
-        self.entries = entries
+        let entries: Vec<_> = entries
             .map(|(of, entry)| (of.clone(), Arc::clone(entry)))
             .collect();
-        let is_wanted = |selection: &Selection| self.entries.iter().any(|(of, _)| of == selection);
-        self.running.retain(|selection, _| is_wanted(selection));
-        for (selection, _) in &self.entries {
-            if !self.running.contains_key(selection) {
+        let mut running = BTreeMap::new();
+        for (selection, _) in &entries {
+            if running.contains_key(selection) {
+                continue;
+            }
+            let followed = if let Some((keys, reflector)) = self.running.get(selection) {
+                (Arc::clone(keys), Arc::clone(reflector))
+            } else {
                 let keys = Keys::default();
                 let [secrets, config_maps] = &self.options;
                 let reflector = if selection.kind == "Secret" {
@@ -77,10 +82,11 @@ impl Selections {
                 } else {
                     self.follow::<ConfigMap>(selection, &keys, config_maps)
                 };
-                let followed = (keys, Arc::new(reflector?));
-                self.running.insert(selection.clone(), followed);
-            }
+                (keys, Arc::new(reflector?))
+            };
+            running.insert(selection.clone(), followed);
         }
+        (self.entries, self.running) = (entries, running);
         let reflectors = self.running.values();
         *self.followed.lock() = reflectors.map(|(_, of)| Arc::clone(of)).collect();
         Ok(())

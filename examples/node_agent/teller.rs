@@ -176,7 +176,7 @@ impl Tellers {
         }
     }
 
-    /// Runs those programs again whose last run failed.
+    /// Tells again what was told in vain.
     pub(crate) fn tell_again(&self) {
         self.all().iter().for_each(|teller| teller.tell_again());
     }
@@ -306,7 +306,7 @@ impl Teller {
 
     fn tell_again(&self) {
         let mut state = self.shared.state.lock();
-        if state.runs.failure.is_some() {
+        if !state.changed.is_empty() {
             state.due = true;
             drop(state);
             let _full = self.changed.try_send(()).is_err();
@@ -461,16 +461,18 @@ fn tell_until_stopped(
             }
             let mut state = shared.state.lock();
             has_failed |= ran.failure.is_some();
-            if ran.failure.is_some() {
-                // The next run is told of them too.
-                state.changed.extend(changed);
-            }
             state.runs.ended(ran);
         }
         if !has_failed {
             told.keep(label, files);
         }
-        shared.state.lock().busy = false;
+        let mut state = shared.state.lock();
+        if has_failed {
+            // They are told again, with the next ones.
+            state.changed.extend(changed);
+        }
+        state.busy = false;
+        drop(state);
         shared.at_rest.notify_all();
     }
 }
@@ -544,6 +546,22 @@ mod tests {
             std::thread::yield_now();
         }
         tellers.health().unwrap().unwrap();
+    }
+
+    /// Seen: after the name of a file was corrected, no process was told.
+    #[test]
+    fn what_a_process_was_told_in_vain_the_next_one_is_told() {
+        let tells = Tells {
+            signal: Some(PathBuf::from("/nowhere/pid")),
+            ..Tells::default()
+        };
+        let teller = Teller::start(&tells, &Arc::default()).unwrap();
+        let object = references::of_flag("secret", "shop/a").unwrap();
+        teller.tell([object.clone()].into());
+        let soon = Clock::system().after(Duration::from_secs(300));
+        teller.tell_by(soon).unwrap();
+        teller.stop();
+        assert_eq!(teller.left(), [object].into());
     }
 
     /// Seen: what changed while a selection was not known was told at the next reload.

@@ -242,7 +242,7 @@ impl Outlet {
             return Ok(None);
         }
         let has_files = self.at::<K, _>(key, |path| match self.existing(path)? {
-            Some(folder) => object_folder::is_whole(&folder),
+            Some(folder) => object_folder::has_files(&folder),
             None => Ok(false),
         })?;
         let presence = if has_files {
@@ -394,7 +394,7 @@ impl Outlet {
         let mut had_files = false;
         if let Some(of_kind) = in_namespace.child(kind)? {
             if let Some(folder) = of_kind.child(name)? {
-                had_files = object_folder::is_whole(&folder)?;
+                had_files = object_folder::has_files(&folder)?;
                 object_folder::withdraw(&folder, check)?;
                 of_kind.remove_if_empty(name)?;
             }

@@ -196,9 +196,6 @@ fn remove(folder: &Folder, name: &str, check: Check<'_>) -> io::Result<()> {
 
 /// Whether only an outlet wrote in it, or it is empty.
 pub(super) fn is_of_outlet(folder: &Folder) -> io::Result<bool> {
-    if is_whole(folder)? {
-        return Ok(true);
-    }
     let names = folder.names()?;
     for name in &names {
         if is_ours(folder, name)? {
@@ -208,10 +205,10 @@ pub(super) fn is_of_outlet(folder: &Folder) -> io::Result<bool> {
     Ok(names.is_empty())
 }
 
-/// Whether it has the files of an object.
-pub(super) fn is_whole(folder: &Folder) -> io::Result<bool> {
-    let current = folder.link(CURRENT)?;
-    Ok(current.is_some_and(|name| is_generation(&name)))
+/// Whether it has files of an object. A killed process may have removed the link to them.
+pub(super) fn has_files(folder: &Folder) -> io::Result<bool> {
+    let mut names = folder.names()?.into_iter();
+    Ok(names.any(|name| name == CURRENT || is_generation(&name)))
 }
 
 /// The entries in it that no outlet made.

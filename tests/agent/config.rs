@@ -285,6 +285,27 @@ fn other_labels_take_nothing_away_before_the_server_tells_what_they_select() {
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 
+/// Seen: the selection before was not followed any more.
+#[test]
+fn a_selection_that_cannot_be_followed_changes_nothing() {
+    let of = |namespace| format!("- configMaps: {{namespace: {namespace}, labels: app=web}}\n");
+    let machine = Machine::new(&of("shop"));
+    let set = |name: &str| {
+        let mut map = objects::config_map("shop", name, "", &[("a", "1")]);
+        map.metadata.labels = Some([("app".to_owned(), "web".to_owned())].into());
+        machine.server.apply(&map).unwrap();
+    };
+    set("one");
+    let mut agent = machine.start(&[]);
+    has(&machine.file("one/a"), "1");
+    machine.declare(&of("shop/"));
+    agent.signal(Signal::HUP);
+    until(|| agent.has_told("what was read before stays"));
+    set("two");
+    has(&machine.file("two/a"), "1");
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
 /// Seen: an object that had lost its entry kept that one's files until the next reload.
 #[test]
 fn files_are_as_the_present_entry_says_once_all_labels_are_known() {

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use kubecache::testing::FixtureServer;
+use kubecache::testing::{FixtureServer, Recording};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -12,8 +12,8 @@ use super::AGENT;
 use super::probes::{FLAG, get, told, wait_for_answer};
 use super::references::secret;
 use super::rows::{node, object, pod};
-use crate::support::TempDirectory;
 use crate::support::example::IsLine;
+use crate::support::{TempDirectory, until};
 
 /// The first columns of a row behind the time.
 fn line(words: &'static [&str]) -> IsLine {
@@ -116,6 +116,33 @@ fn a_node_without_a_server_has_rows_and_files_and_says_that_the_answers_are_miss
     );
     let value = fs::read_to_string(directory.join("out/shop/secrets/db/password")).unwrap();
     assert_eq!(value, "made-up");
+}
+
+/// Seen: it ended well with the pods of the snapshot alone.
+#[test]
+fn once_with_a_snapshot_ends_well_only_if_the_server_has_told_of_the_pods() {
+    let Left {
+        directory: _directory,
+        flags,
+        port,
+        ..
+    } = left("agent-once-pods");
+    let recording = object(Recording::new(), "secrets", "db", &[secret("db", "7")]);
+    let recording = object(recording, "secrets", "tls", &[secret("tls", "5")]);
+    let recording = object(recording, "configmaps", "ca", &[map("ca", "6")]);
+    let _server = FixtureServer::replaying(recording)
+        .endless()
+        .port(port)
+        .start()
+        .unwrap();
+    let flags = [&texts(&flags)[..], &["--once", "--timeout", "1s"]].concat();
+    // On a busy machine an object may not have its answer either.
+    until(|| {
+        let ended = AGENT.run(&flags);
+        assert_eq!(ended.code, 1, "{}", ended.stderr);
+        let told = "\nError from server (NotFound): no recorded answer for GET /api/v1/pods?";
+        ended.stderr.contains(told)
+    });
 }
 
 #[test]

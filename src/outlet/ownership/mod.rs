@@ -245,7 +245,7 @@ fn look_at(folder: &Folder, names: Vec<String>, path: &str, depth: u8, found: &m
                 let (names, path) = (child.names()?, format!("{path}/"));
                 look_at(&child, names, &path, depth.saturating_sub(1), found);
             } else {
-                found.has_objects |= object_folder::is_whole(&child)?;
+                found.has_objects |= object_folder::has_files(&child)?;
                 let strays = object_folder::strays(&child)?;
                 let strays = strays.iter().map(|stray| format!("{path}/{stray}"));
                 found.strays.extend(strays.take(STRAYS_MAX));

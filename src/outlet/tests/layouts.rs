@@ -72,6 +72,36 @@ fn is_absent(followed: &Followed, name: &str) {
     until(known);
 }
 
+/// Seen: a stop ended the removal between two files, and the next process took the object for one
+/// that had never been there. Its files stayed.
+#[test]
+fn a_removal_that_was_cut_off_goes_on_where_what_is_missing_stays() {
+    let directory = TempDirectory::new("layout-cut-removal");
+    let told = Told::default();
+    told.file(Some("all"), 0o600);
+    told.absent(Some(true), Some(false));
+    let outlet = told.outlet(&directory, &FakeClock::new());
+    let object = map("settings", &[("a", "1"), ("b", "2")]);
+    let mut cuts = 0_u32;
+    while {
+        outlet.publish(&object).unwrap();
+        let left = std::cell::Cell::new(cuts);
+        let check = || {
+            let rest = left.get().checked_sub(1);
+            left.set(rest.ok_or(io::ErrorKind::Interrupted)?);
+            Ok(())
+        };
+        let removed = outlet.withdraw_checked::<ConfigMap>(&object.key(), &check);
+        removed.is_err()
+    } {
+        let absent = outlet.lay_out_absent::<ConfigMap>(&object.key());
+        let (laid, has_files) = absent.unwrap().unwrap();
+        assert!(matches!(laid, Laid::Removed) && has_files, "cut {cuts}");
+        cuts += 1;
+    }
+    assert!(cuts > 2, "{cuts}");
+}
+
 #[test]
 fn a_layout_names_files_and_gives_them_mode_and_owner() {
     let directory = TempDirectory::new("layout-files");
