@@ -402,6 +402,8 @@ fn controller() -> PathBuf {
 #[test]
 #[ignore = "needs the crate kube: tests/cluster/run"]
 fn a_kube_rs_controller_reconciles_through_a_410_a_cut_and_a_refusal() {
+    // First: others, which may want the cluster for themselves, need not wait for a compiler.
+    let mut command = Command::new(controller());
     let _shared = cluster();
     let server = ApiServer::new().unwrap();
     let write = |name: &str, value: &str| {
@@ -409,7 +411,6 @@ fn a_kube_rs_controller_reconciles_through_a_410_a_cut_and_a_refusal() {
         server.apply(&map).unwrap();
     };
     write("a", "1");
-    let mut command = Command::new(controller());
     let mut controller = Running::start(command.arg(server.url()));
     controller.reads("reconciled a 1");
     assert!(server.wait_for_watches(soon(), |open| open == 1));

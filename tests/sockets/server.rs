@@ -185,14 +185,12 @@ impl<S: Read + Write> Peer<S> {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Answers with a whole body.
+    /// Answers with a whole body, in one write: the client waits for a refusal's body for a moment.
     pub(crate) fn answer(&mut self, code: u16, headers: &str, body: impl AsRef<[u8]>) {
         let body = body.as_ref();
         let length = body.len();
-        self.write(format!(
-            "HTTP/1.1 {code} Word\r\n{headers}Content-Length: {length}\r\n\r\n"
-        ));
-        self.write(body);
+        let head = format!("HTTP/1.1 {code} Word\r\n{headers}Content-Length: {length}\r\n\r\n");
+        self.write([head.as_bytes(), body].concat());
     }
 
     /// Answers with JSON.

@@ -397,11 +397,15 @@ fn rotated_files_are_used_for_the_next_request() {
     };
     show("client-one");
     let client = client_of(&of_files(&server, &directory));
+    // A request waits for the files for a moment, and then shows the last ones.
     let get_once = |expected: &str| {
-        thread::scope(|scope| {
-            let getting = scope.spawn(|| get(&client, "db").map(drop));
-            assert_eq!(serve_get(&server, &tls), Some(der(expected)));
-            getting.join().unwrap().unwrap();
+        until(|| {
+            thread::scope(|scope| {
+                let getting = scope.spawn(|| get(&client, "db").map(drop));
+                let shown = serve_get(&server, &tls);
+                getting.join().unwrap().unwrap();
+                shown == Some(der(expected))
+            })
         });
     };
     get_once("client-one.pem");

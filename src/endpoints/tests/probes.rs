@@ -154,10 +154,7 @@ fn a_check_that_hangs_fails_by_its_name_and_holds_up_nothing() {
     for _ in 0..3 {
         let (code, text) = get(address, "/healthz");
         assert_eq!(code, 500, "{text}");
-        assert!(
-            text.contains("\n[-]stuck failed: no answer for 0."),
-            "{text}"
-        );
+        assert!(text.contains("\n[-]stuck failed: no answer for "), "{text}");
     }
     assert_eq!(get(address, "/hello"), (200, "hello".to_owned()));
     wait_for(address, "/healthz?exclude=stuck", &ok());
