@@ -249,6 +249,9 @@ impl Agent<'_> {
         let name = self.node_name.unwrap_or_default();
         let asking = ears.asking.iter();
         for answer in asking.flat_map(|asking| asking.answers.try_iter()) {
+            if answer == Presence::Unknown && progress.presence.is_some() {
+                continue;
+            }
             let before = progress.presence.replace(answer);
             match answer {
                 _ if self.options.once => {}
@@ -340,7 +343,9 @@ impl Agent<'_> {
             Stage::Contacting => None,
             Stage::Answering => {
                 let ended = self.end_once(node, &rows, missing, progress);
-                let lacks_pods = matches!(ended, Ended::Complete) && !node.are_pods_known();
+                // The write of files fails at the same deadline.
+                let is_written = matches!(ended, Ended::Complete | Ended::Failed(_));
+                let lacks_pods = is_written && !node.are_pods_known();
                 Some(if lacks_pods { no_contact() } else { ended })
             }
             Stage::Settling { .. } => {
@@ -375,7 +380,7 @@ impl Agent<'_> {
         self.is_on_terminal && !io::stdout().is_terminal()
     }
 
-    /// Reads the files again that say what is kept, and runs a hook again that failed.
+    /// Reads the files again that say what is kept, and tells again what was told in vain.
     fn read_again(&mut self, why: &str, node: &mut Node) {
         if self.options.once {
             return log::info!("{why}: nothing is read again with --once");
@@ -726,7 +731,7 @@ impl Progress {
     /// Why it is of no use to go on: before the first list of the pods, what waiting does not mend.
     fn refusal(&mut self, status: &ReflectorStatus) -> Option<Error> {
         self.last_error = status.failures.last().cloned();
-        if self.stage != Stage::Contacting || status.synced {
+        if !matches!(self.stage, Stage::Contacting | Stage::Answering) || status.synced {
             return None;
         }
         if let Some(denied) = &status.refusal {

@@ -12,8 +12,8 @@ pub(crate) static PROGRAM: Program = Program {
         (
             "Signals",
             "SIGINT and SIGTERM end it cleanly, a second one at once. SIGHUP has it read the files \
-             of --references again, and run --exec-on-change again if the last run failed; a file \
-             that cannot be read or is wrong changes nothing. With --once, SIGHUP does nothing. \
+             of --references again, and tell again what it told in vain; a file that cannot be \
+             read or is wrong changes nothing. With --once, SIGHUP does nothing. \
              Where the terminal of its output is gone, SIGHUP ends it cleanly.",
         ),
         (

@@ -146,13 +146,6 @@ impl Managers {
         self.set(owner, &[]);
     }
 
-    /// The objects that an owner references.
-    pub(crate) fn objects_of(&self, owner: &Owner) -> Vec<ObjectId> {
-        let own = self.inspect().filter(|(of, _)| of == owner);
-        let objects = own.flat_map(|(_, objects)| objects);
-        objects.map(|report| ObjectId::reported(&report)).collect()
-    }
-
     /// Each pod with the objects it names, first with its Secrets and then with its ConfigMaps.
     pub(crate) fn inspect(&self) -> impl Iterator<Item = (Owner, Vec<ObjectReport>)> {
         let secrets = self.secrets.inspect().into_iter();

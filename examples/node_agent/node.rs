@@ -387,9 +387,15 @@ impl Node {
 
     fn forget_owner(&mut self, owner: &Owner) {
         if !self.are_selections_known {
-            // A selection that is not known may be about its objects.
+            // A selection that is not known may find its objects.
             let mut all = self.referred.clone();
-            all.extend(self.managers.objects_of(owner));
+            let own = self.managers.inspect().filter(|(of, _)| of == owner);
+            for report in own.flat_map(|(_, objects)| objects) {
+                let object = ObjectId::reported(&report);
+                if self.selections.may_find(&object) {
+                    all.insert(object);
+                }
+            }
             self.managers.refer(&all, &self.referred);
             self.referred = all;
         }

@@ -37,6 +37,8 @@ pub(crate) struct Notifier {
     /// When it is told that the agent is ready, whatever is missing.
     late: Option<Instant>,
     is_ready: bool,
+    /// A full socket did not take that a reload is over.
+    owes_ready: bool,
     /// What was told last.
     status: String,
     /// It is told that every object is there.
@@ -115,16 +117,18 @@ impl Notifier {
         } else {
             return;
         };
-        let ready = if self.is_ready { "" } else { "READY=1\n" };
         // What was not taken is told at the next look.
-        let is_news = !self.is_ready || status != self.status;
+        let owes_ready = self.owes_ready || !self.is_ready;
+        let ready = if owes_ready { "READY=1\n" } else { "" };
+        let is_news = owes_ready || status != self.status;
         if is_news && self.tell(&format!("{ready}STATUS={status}")) {
             if !missing.is_empty() && !self.is_ready {
                 log::warn!("ready without what is {status}");
             }
-            (self.status, self.is_ready) = (status, true);
+            (self.status, self.is_ready, self.owes_ready) = (status, true, false);
         }
-        self.is_complete = missing.is_empty() && self.is_ready && self.status == COMPLETE;
+        let is_told = !self.owes_ready && self.status == COMPLETE;
+        self.is_complete = missing.is_empty() && is_told;
     }
 
     /// Others may be missing by now.
@@ -148,7 +152,8 @@ impl Notifier {
     /// A reload is over, whatever came of it. An agent that is not ready yet tells that later.
     pub(crate) fn reloaded(&mut self) {
         if self.is_ready {
-            self.is_ready = self.tell("READY=1");
+            self.owes_ready = !self.tell("READY=1");
+            self.is_complete &= !self.owes_ready;
         }
     }
 
@@ -157,16 +162,15 @@ impl Notifier {
         self.tell("STOPPING=1");
     }
 
-    /// Returns whether the service manager takes it. Nobody waits for one that is gone or busy.
+    /// Returns false if the socket is full. Nobody waits for it, and one that is gone misses it.
     fn tell(&self, text: &str) -> bool {
-        let Some((socket, address)) = &self.socket else {
-            return false;
-        };
-        let sent = socket.send_to_addr(text.as_bytes(), address);
-        if let Err(error) = &sent {
+        if let Some((socket, address)) = &self.socket
+            && let Err(error) = socket.send_to_addr(text.as_bytes(), address)
+        {
             log::debug!("${SOCKET} does not take {text:?}: {error}");
+            return error.kind() != io::ErrorKind::WouldBlock;
         }
-        sent.is_ok()
+        true
     }
 }
 
@@ -221,7 +225,6 @@ mod tests {
         fill(&notifier);
         notifier.reloaded();
         assert!(taken().len() == 1, "RELOADING=1");
-        notifier.late = Some(now);
         for _ in 0..2 {
             notifier.look(now, || vec!["secret shop/db".to_owned()]);
         }

@@ -173,6 +173,12 @@ impl Selections {
         unknown.collect()
     }
 
+    /// Whether a selection is about objects of this kind and namespace.
+    pub(crate) fn may_find(&self, object: &ObjectId) -> bool {
+        let mut all = self.running.keys();
+        all.any(|of| of.kind == object.kind && of.namespace == object.key.namespace())
+    }
+
     /// Whether the objects of each entry are known.
     pub(crate) fn are_known(&self) -> bool {
         let running = |(selection, _): &(Selection, _)| self.running.get(selection);

@@ -306,7 +306,7 @@ impl Teller {
 
     fn tell_again(&self) {
         let mut state = self.shared.state.lock();
-        if !state.changed.is_empty() {
+        if state.busy || !state.changed.is_empty() {
             state.due = true;
             drop(state);
             let _full = self.changed.try_send(()).is_err();
@@ -441,12 +441,18 @@ fn tell_until_stopped(
             if !std::mem::take(&mut state.due) {
                 continue;
             }
+            // Asked again during a run that was a success.
+            if state.changed.is_empty() {
+                shared.at_rest.notify_all();
+                continue;
+            }
             state.busy = true;
             std::mem::take(&mut state.changed)
         };
         let files = told.look(&changed);
         let signalled = pid_file.as_mut().map_or(Ok(()), |file| file.signal(stop));
         let mut has_failed = signalled.is_err() || stop.is_stopped();
+        let mut is_in_vain = has_failed;
         if let Err(error) = signalled {
             log::error!("{signal} {error}");
         }
@@ -460,14 +466,16 @@ fn tell_until_stopped(
                 Some(why) => log::error!("{label} {program}: {why}, after {took:?}"),
             }
             let mut state = shared.state.lock();
-            has_failed |= ran.failure.is_some();
+            // A program that was told is told of no more than what changes.
+            is_in_vain = ran.failure.is_some();
+            has_failed |= is_in_vain;
             state.runs.ended(ran);
         }
         if !has_failed {
             told.keep(label, files);
         }
         let mut state = shared.state.lock();
-        if has_failed {
+        if is_in_vain {
             // They are told again, with the next ones.
             state.changed.extend(changed);
         }
@@ -551,17 +559,24 @@ mod tests {
     /// Seen: after the name of a file was corrected, no process was told.
     #[test]
     fn what_a_process_was_told_in_vain_the_next_one_is_told() {
-        let tells = Tells {
-            signal: Some(PathBuf::from("/nowhere/pid")),
-            ..Tells::default()
-        };
-        let teller = Teller::start(&tells, &Arc::default()).unwrap();
         let object = references::of_flag("secret", "shop/a").unwrap();
-        teller.tell([object.clone()].into());
-        let soon = Clock::system().after(Duration::from_secs(300));
-        teller.tell_by(soon).unwrap();
-        teller.stop();
-        assert_eq!(teller.left(), [object].into());
+        // A program is not told again of what it was told.
+        for (program, left) in [
+            (None, BTreeSet::from([object.clone()])),
+            (Some("true"), BTreeSet::new()),
+        ] {
+            let mut tells = Tells {
+                signal: Some(PathBuf::from("/nowhere/pid")),
+                ..Tells::default()
+            };
+            tells.hook.command = program.map(str::to_owned).into_iter().collect();
+            let teller = Teller::start(&tells, &Arc::default()).unwrap();
+            teller.tell([object.clone()].into());
+            let soon = Clock::system().after(Duration::from_secs(300));
+            teller.tell_by(soon).unwrap();
+            teller.stop();
+            assert_eq!(teller.left(), left);
+        }
     }
 
     /// Seen: what changed while a selection was not known was told at the next reload.

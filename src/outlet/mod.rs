@@ -208,10 +208,9 @@ impl Outlet {
                 self.write::<K>(&key, &files.collect(), access, check)
             }
             Some(Laid::Kept) => Ok(Outcome::Kept),
-            Some(Laid::Removed) => {
-                let removed = self.withdraw_checked::<K>(&key, check)?;
-                Ok(Outcome::Removed(removed))
-            }
+            Some(Laid::Removed) => self
+                .withdraw_checked::<K>(&key, check)
+                .map(Outcome::Removed),
         }
     }
 

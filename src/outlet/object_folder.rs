@@ -207,8 +207,17 @@ pub(super) fn is_of_outlet(folder: &Folder) -> io::Result<bool> {
 
 /// Whether it has files of an object. A killed process may have removed the link to them.
 pub(super) fn has_files(folder: &Folder) -> io::Result<bool> {
-    let mut names = folder.names()?.into_iter();
-    Ok(names.any(|name| name == CURRENT || is_generation(&name)))
+    let current = folder.link(CURRENT)?;
+    let mut has_files = current.is_some_and(|name| is_generation(&name));
+    for name in folder.names()?.iter().filter(|name| is_generation(name)) {
+        if !has_files && let Some(files) = folder.child(name)? {
+            // What others put among them stays.
+            for file in files.names()? {
+                has_files |= files.is(&file, FileType::RegularFile)?;
+            }
+        }
+    }
+    Ok(has_files)
 }
 
 /// The entries in it that no outlet made.

@@ -4,14 +4,14 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use kubecache::testing::{FixtureServer, Recording};
+use kubecache::testing::{Answer, Exchange, FixtureServer, Recording};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::AGENT;
 use super::probes::{FLAG, get, told, wait_for_answer};
 use super::references::secret;
-use super::rows::{node, object, pod};
+use super::rows::{PODS, node, object, pod};
 use crate::support::example::IsLine;
 use crate::support::{TempDirectory, until};
 
@@ -122,27 +122,38 @@ fn a_node_without_a_server_has_rows_and_files_and_says_that_the_answers_are_miss
 #[test]
 fn once_with_a_snapshot_ends_well_only_if_the_server_has_told_of_the_pods() {
     let Left {
-        directory: _directory,
+        directory,
         flags,
         port,
         ..
     } = left("agent-once-pods");
-    let recording = object(Recording::new(), "secrets", "db", &[secret("db", "7")]);
-    let recording = object(recording, "secrets", "tls", &[secret("tls", "5")]);
-    let recording = object(recording, "configmaps", "ca", &[map("ca", "6")]);
-    let _server = FixtureServer::replaying(recording)
-        .endless()
-        .port(port)
-        .start()
-        .unwrap();
-    let flags = [&texts(&flags)[..], &["--once", "--timeout", "1s"]].concat();
-    // On a busy machine an object may not have its answer either.
-    until(|| {
-        let ended = AGENT.run(&flags);
-        assert_eq!(ended.code, 1, "{}", ended.stderr);
-        let told = "\nError from server (NotFound): no recorded answer for GET /api/v1/pods?";
-        ended.stderr.contains(told)
-    });
+    let out = directory.join("out").display().to_string();
+    let once = ["--once", "--timeout", "1s", "--output-dir", &out];
+    let flags = [&texts(&flags)[..], &once].concat();
+    let busy = Recording::new().with(Exchange::get(PODS, Answer::text(503, "busy\n")));
+    for (recording, told) in [
+        // Waiting does not mend that.
+        (
+            Recording::new(),
+            "Error from server (NotFound): no recorded answer for GET /api/v1/pods?",
+        ),
+        (busy, "Error from server (Unknown): answered 503"),
+    ] {
+        let recording = object(recording, "secrets", "db", &[secret("db", "7")]);
+        let recording = object(recording, "secrets", "tls", &[secret("tls", "5")]);
+        let recording = object(recording, "configmaps", "ca", &[map("ca", "6")]);
+        let _server = FixtureServer::replaying(recording)
+            .endless()
+            .port(port)
+            .start()
+            .unwrap();
+        // On a busy machine an object may not have its answer either.
+        until(|| {
+            let ended = AGENT.run(&flags);
+            assert_eq!(ended.code, 1, "{}", ended.stderr);
+            ended.stderr.contains(told)
+        });
+    }
 }
 
 #[test]

@@ -100,6 +100,18 @@ fn a_removal_that_was_cut_off_goes_on_where_what_is_missing_stays() {
         cuts += 1;
     }
     assert!(cuts > 2, "{cuts}");
+
+    // What somebody else put among the files stays, and is nothing to remove again and again.
+    outlet.publish(&object).unwrap();
+    let stray = directory.join("shop/configmaps/settings/..data/stray");
+    fs::create_dir(stray).unwrap();
+    outlet.withdraw::<ConfigMap>(&object.key()).unwrap();
+    assert_eq!(generations(&directory.join("shop/configmaps/settings")), 1);
+    let (laid, has_files) = outlet
+        .lay_out_absent::<ConfigMap>(&object.key())
+        .unwrap()
+        .unwrap();
+    assert!(matches!(laid, Laid::Kept) && !has_files);
 }
 
 #[test]

@@ -267,21 +267,16 @@ impl ExecPlugin {
         }
     }
 
-    fn check_end(&self, ended: &Ended) -> Result<(), Error> {
-        if ended.status.success() {
-            return Ok(());
-        }
-        let end = match (ended.status.code(), ended.status.signal()) {
-            (Some(code), _) => format!("failed with exit code {code}"),
-            (None, Some(signal)) => format!("was ended by signal {signal}"),
-            (None, None) => "failed".to_owned(),
-        };
-        Err(self.failed(&format!("{end}: run it by hand to see more")))
-    }
-
     /// Makes credentials from the answer of a plugin.
     fn fetched(&self, ended: &Ended) -> Result<Fetched, Error> {
-        self.check_end(ended)?;
+        if !ended.status.success() {
+            let end = match (ended.status.code(), ended.status.signal()) {
+                (Some(code), _) => format!("failed with exit code {code}"),
+                (None, Some(signal)) => format!("was ended by signal {signal}"),
+                (None, None) => "failed".to_owned(),
+            };
+            return Err(self.failed(&format!("{end}: run it by hand to see more")));
+        }
         let status = exec_credential::decode(ended.output.pending(), self.config.version);
         let status = status.map_err(|why| self.failed(&why))?;
         let authorization = status.token.map(|token| Authorization::bearer(&token));
