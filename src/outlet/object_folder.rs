@@ -211,7 +211,7 @@ pub(super) fn has_files(folder: &Folder) -> io::Result<bool> {
     let mut has_files = current.is_some_and(|name| is_generation(&name));
     for name in folder.names()?.iter().filter(|name| is_generation(name)) {
         if !has_files && let Some(files) = folder.child(name)? {
-            // What others put among them stays.
+            // Anything but a plain file is somebody else's, and stays.
             for file in files.names()? {
                 has_files |= files.is(&file, FileType::RegularFile)?;
             }
