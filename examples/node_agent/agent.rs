@@ -343,9 +343,9 @@ impl Agent<'_> {
             Stage::Contacting => None,
             Stage::Answering => {
                 let ended = self.end_once(node, &rows, missing, progress);
-                // The write of files fails at the same deadline.
-                let is_written = matches!(ended, Ended::Complete | Ended::Failed(_));
-                let lacks_pods = is_written && !node.are_pods_known();
+                // Where the pods are not known, the write of files fails at the same deadline.
+                let hides_why = matches!(ended, Ended::Complete | Ended::Failed(_));
+                let lacks_pods = hides_why && !node.are_pods_known();
                 Some(if lacks_pods { no_contact() } else { ended })
             }
             Stage::Settling { .. } => {

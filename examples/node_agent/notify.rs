@@ -28,6 +28,18 @@ const COMPLETE: &str = "every object is there";
 /// So many of the objects that are missing are named.
 const NAMED_MAX: usize = 5;
 
+/// What the service manager knows of the agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ready {
+    /// It starts.
+    #[default]
+    NotYet,
+    /// It is ready.
+    Told,
+    /// It reloads: a full socket did not take the end of that.
+    Owed,
+}
+
 /// The service manager, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
@@ -36,9 +48,7 @@ pub(crate) struct Notifier {
     watchdog: Option<(Duration, Instant)>,
     /// When it is told that the agent is ready, whatever is missing.
     late: Option<Instant>,
-    is_ready: bool,
-    /// A full socket did not take that a reload is over.
-    owes_ready: bool,
+    ready: Ready,
     /// What was told last.
     status: String,
     /// It is told that every object is there.
@@ -76,7 +86,10 @@ impl Notifier {
     /// When there is something to tell although nothing came.
     pub(crate) fn next_timer(&self, now: Instant) -> Option<Instant> {
         let waits = self.socket.is_some() && !self.is_complete;
-        let pause = if self.is_ready { LATE_LOOK } else { LOOK };
+        let pause = match self.ready {
+            Ready::Told => LATE_LOOK,
+            Ready::NotYet | Ready::Owed => LOOK,
+        };
         let look = waits.then(|| later(now, pause));
         self.watchdog
             .map(|(_, next)| next)
@@ -104,7 +117,7 @@ impl Notifier {
         let missing = missing();
         let status = if missing.is_empty() {
             COMPLETE.to_owned()
-        } else if self.is_ready || self.late.is_some_and(|late| late <= now) {
+        } else if self.ready != Ready::NotYet || self.late.is_some_and(|late| late <= now) {
             let named: Vec<_> = missing.iter().take(NAMED_MAX).map(String::as_str).collect();
             let more = missing.len().saturating_sub(named.len());
             let named = named.join(", ");
@@ -118,17 +131,16 @@ impl Notifier {
             return;
         };
         // What was not taken is told at the next look.
-        let owes_ready = self.owes_ready || !self.is_ready;
-        let ready = if owes_ready { "READY=1\n" } else { "" };
-        let is_news = owes_ready || status != self.status;
-        if is_news && self.tell(&format!("{ready}STATUS={status}")) {
-            if !missing.is_empty() && !self.is_ready {
+        let is_ready = self.ready == Ready::Told;
+        let ready = if is_ready { "" } else { "READY=1\n" };
+        let is_told = is_ready && status == self.status;
+        if is_told || self.tell(&format!("{ready}STATUS={status}")) {
+            if !missing.is_empty() && self.ready == Ready::NotYet {
                 log::warn!("ready without what is {status}");
             }
-            (self.status, self.is_ready, self.owes_ready) = (status, true, false);
+            (self.status, self.ready) = (status, Ready::Told);
+            self.is_complete = missing.is_empty();
         }
-        let is_told = !self.owes_ready && self.status == COMPLETE;
-        self.is_complete = missing.is_empty() && is_told;
     }
 
     /// Others may be missing by now.
@@ -138,7 +150,7 @@ impl Notifier {
 
     /// Something is read again; [`reloaded`](Self::reloaded) follows.
     pub(crate) fn reloads(&self) {
-        if !self.is_ready {
+        if self.ready == Ready::NotYet {
             return;
         }
         let now = clock_gettime(ClockId::Monotonic);
@@ -151,9 +163,10 @@ impl Notifier {
 
     /// A reload is over, whatever came of it. An agent that is not ready yet tells that later.
     pub(crate) fn reloaded(&mut self) {
-        if self.is_ready {
-            self.owes_ready = !self.tell("READY=1");
-            self.is_complete &= !self.owes_ready;
+        if self.ready != Ready::NotYet {
+            let is_taken = self.tell("READY=1");
+            self.ready = if is_taken { Ready::Told } else { Ready::Owed };
+            self.is_complete &= is_taken;
         }
     }
 

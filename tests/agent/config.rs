@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kubecache::testing::{Act, ApiServer, Fault, objects};
+use kubecache::testing::{Act, ApiServer, Fault, FaultId, objects};
 use rustix::process::{Signal, geteuid};
 
 use super::AGENT;
@@ -72,6 +72,17 @@ impl Machine {
         };
         let (status, told) = self.start(&[&["--once"], timeout].concat()).wait();
         (status.code().expect("it ends by itself"), told)
+    }
+
+    /// No list of Secrets has an answer, until the fault goes.
+    fn refuse_secrets(&self) -> FaultId {
+        let unavailable = Act::Status {
+            code: 503,
+            reason: "ServiceUnavailable".to_owned(),
+            retry_after: None,
+        };
+        let lists = Fault::new(unavailable).on("/api/v1/namespaces/shop/secrets");
+        self.server.add_fault(lists)
     }
 
     fn start(&self, more: &[&str]) -> Running {
@@ -266,13 +277,7 @@ fn other_labels_take_nothing_away_before_the_server_tells_what_they_select() {
     for folder in [&stays, &goes] {
         has(&folder.join("a"), "1");
     }
-    let refuse = Act::Status {
-        code: 503,
-        reason: "ServiceUnavailable".to_owned(),
-        retry_after: None,
-    };
-    let lists = Fault::new(refuse).on("/api/v1/namespaces/shop/secrets");
-    let refused = machine.server.add_fault(lists);
+    let refused = machine.refuse_secrets();
     machine.set("new", &[("a", "1")]);
     machine.declare(&format!("{}- configMap: shop/new\n", of("app=web,tier=x")));
     agent.signal(Signal::HUP);
@@ -314,13 +319,7 @@ fn files_are_as_the_present_entry_says_once_all_labels_are_known() {
     // What no entry names has all its keys as they are called.
     let agent = machine.start(&["--configmap", "shop/web"]);
     has(&machine.file("web/named"), "1");
-    let unavailable = Act::Status {
-        code: 503,
-        reason: "ServiceUnavailable".to_owned(),
-        retry_after: None,
-    };
-    let lists = Fault::new(unavailable).on("/api/v1/namespaces/shop/secrets");
-    let refused = machine.server.add_fault(lists);
+    let refused = machine.refuse_secrets();
     machine.set("new", &[("a", "1")]);
     let selection = "- secrets: {namespace: shop, labels: app=web}\n";
     // Without a signal, the agent reads it once.

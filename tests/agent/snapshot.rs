@@ -83,6 +83,12 @@ fn left(name: &str) -> Left {
     }
 }
 
+/// The server comes back.
+fn serve_at(port: u16, recording: Recording) -> FixtureServer {
+    let server = FixtureServer::replaying(recording).endless().port(port);
+    server.start().unwrap()
+}
+
 fn map(name: &str, version: &str) -> Value {
     let mut map = secret(name, version);
     map["data"] = json!({"ca.crt": "made-up"});
@@ -142,11 +148,7 @@ fn once_with_a_snapshot_ends_well_only_if_the_server_has_told_of_the_pods() {
         let recording = object(recording, "secrets", "db", &[secret("db", "7")]);
         let recording = object(recording, "secrets", "tls", &[secret("tls", "5")]);
         let recording = object(recording, "configmaps", "ca", &[map("ca", "6")]);
-        let _server = FixtureServer::replaying(recording)
-            .endless()
-            .port(port)
-            .start()
-            .unwrap();
+        let _server = serve_at(port, recording);
         // On a busy machine an object may not have its answer either.
         until(|| {
             let ended = AGENT.run(&flags);
@@ -185,11 +187,7 @@ fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
     let recording = object(node(&pods[..1]), "secrets", "db", &[secret("db", "9")]);
     let recording = object(recording, "secrets", "tls", &[]);
     let recording = object(recording, "configmaps", "ca", &[map("ca", "6")]);
-    let _server = FixtureServer::replaying(recording)
-        .endless()
-        .port(port)
-        .start()
-        .unwrap();
+    let _server = serve_at(port, recording);
     agent.wait_for_all(
         "rows",
         vec![
