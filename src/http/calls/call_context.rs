@@ -128,15 +128,12 @@ impl NamedDeadline {
 
     /// The earlier of this deadline and the end of `limit`, which begins now.
     pub(crate) fn within(self, duration: Duration, limit: fn(Duration) -> Limit) -> Self {
-        let own = Clock::system().after(duration);
-        match (self.deadline.instant(), own.instant()) {
-            (Some(ours), Some(theirs)) if ours <= theirs => self,
-            (_, None) => self,
-            _ => Self {
-                deadline: own,
-                limit: limit(duration),
-            },
+        let deadline = Clock::system().after(duration);
+        if self.deadline.earlier(deadline) == self.deadline {
+            return self;
         }
+        let limit = limit(duration);
+        Self { deadline, limit }
     }
 }
 

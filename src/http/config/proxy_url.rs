@@ -23,25 +23,6 @@ pub(crate) enum ProxyScheme {
     Socks5,
 }
 
-impl ProxyScheme {
-    fn parse(scheme: &str) -> Option<Self> {
-        match scheme.to_ascii_lowercase().as_str() {
-            "http" => Some(Self::Http),
-            "https" => Some(Self::Https),
-            "socks5" | "socks5h" => Some(Self::Socks5),
-            _ => None,
-        }
-    }
-
-    fn default_port(self) -> u16 {
-        match self {
-            Self::Http => 80,
-            Self::Https => 443,
-            Self::Socks5 => 1080,
-        }
-    }
-}
-
 /// The user and the password of a proxy.
 pub(crate) struct ProxyUser {
     pub(crate) name: Zeroizing<String>,
@@ -68,7 +49,12 @@ impl ProxyUrl {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let unknown = || "its scheme is none of http, https and socks5".to_owned();
         let (scheme, rest) = text.split_once("://").ok_or_else(unknown)?;
-        let scheme = ProxyScheme::parse(scheme).ok_or_else(unknown)?;
+        let (scheme, default_port) = match scheme.to_ascii_lowercase().as_str() {
+            "http" => (ProxyScheme::Http, 80),
+            "https" => (ProxyScheme::Https, 443),
+            "socks5" | "socks5h" => (ProxyScheme::Socks5, 1080),
+            _ => return Err(unknown()),
+        };
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         if authority.bytes().any(|byte| !byte.is_ascii_graphic()) {
             return Err("it holds a space or a character that is not ASCII".to_owned());
@@ -81,7 +67,7 @@ impl ProxyUrl {
         Ok(Self {
             scheme,
             host,
-            port: port.unwrap_or_else(|| scheme.default_port()),
+            port: port.unwrap_or(default_port),
             user: user.map(Arc::new),
         })
     }

@@ -221,7 +221,21 @@ impl<K: Object> TtlEntry<K> {
             Err(error) => (self.take_failure(read, error, late, at), None),
         };
         if self.is_shared(read) {
-            self.end_fetch(read, &result, written.is_some(), late);
+            // OS-8..OS-14 with B17.
+            let (failed, is_stored) = (self.failures.last().is_some(), written.is_some());
+            let outcome = match &result {
+                _ if late => FetchResult::LeaderTimedOut,
+                Ok(_) if !failed && !self.is_superseded(read) => FetchResult::Stored,
+                // It was overtaken. It holds for its own readers, but maybe not for later ones.
+                Err(error) if error.is_not_found() && !failed && !is_stored => FetchResult::Stored,
+                result => FetchResult::Shared(result.clone()),
+            };
+            let number = read.number;
+            self.in_flight.retain(|(id, _)| *id != number);
+            let last = self.completed.as_ref().map(|(last, _)| *last);
+            if last < Some(number) {
+                self.completed = Some((number, outcome));
+            }
         }
         let is_news = written == Some(true) || before != self.visible_state();
         Completion::Done(result, is_news)
@@ -251,30 +265,6 @@ impl<K: Object> TtlEntry<K> {
             }
         }
         again
-    }
-
-    /// Records how a fetch ended, for the readers that wait for it. This is OS-8..OS-14 with B17.
-    fn end_fetch(
-        &mut self,
-        fetch: &ReadPosition,
-        result: &Result<Cached<K>, Error>,
-        is_stored: bool,
-        late: bool,
-    ) {
-        let failed = self.failures.last().is_some();
-        let outcome = match result {
-            _ if late => FetchResult::LeaderTimedOut,
-            Ok(_) if !failed && !self.is_superseded(fetch) => FetchResult::Stored,
-            // It was overtaken. It holds for its own readers, but maybe not for later ones.
-            Err(error) if error.is_not_found() && !failed && !is_stored => FetchResult::Stored,
-            result => FetchResult::Shared(result.clone()),
-        };
-        let number = fetch.number;
-        self.in_flight.retain(|(id, _)| *id != number);
-        let last = self.completed.as_ref().map(|(last, _)| *last);
-        if last < Some(number) {
-            self.completed = Some((number, outcome));
-        }
     }
 
     /// Whether the stored object may be served without a request (OS-6).

@@ -587,41 +587,22 @@ impl<K: Object> WatchEntry<K> {
         Ok((is_news, self.fill(run, read.began)))
     }
 
-    /// Takes in an added or modified state of the object, or one that does not decode (B12).
+    /// Takes in an event about the object (B12) with `take`.
     ///
     /// # Errors
     ///
     /// `Stopped` for a run that has ended.
-    pub(crate) fn change(
+    pub(crate) fn take_event(
         &mut self,
         run: RunId,
-        state: &mut Option<Listed<K>>,
         now: Instant,
-    ) -> Result<bool, Error> {
+        take: impl FnOnce(&mut EntryContent<K>) -> Option<bool>,
+    ) -> Result<(bool, WatchAction), Error> {
         self.check_run(run)?;
         self.contact = Some(now);
-        let changed = self.content.change(state);
-        self.settle_absence(changed);
-        Ok(changed.unwrap_or_default())
-    }
-
-    /// Takes in the deletion of the object; `uid` and `version` are those of its last state.
-    ///
-    /// # Errors
-    ///
-    /// `Stopped` for a run that has ended.
-    pub(crate) fn remove(
-        &mut self,
-        run: RunId,
-        uid: &str,
-        version: &ResourceVersion,
-        now: Instant,
-    ) -> Result<bool, Error> {
-        self.check_run(run)?;
-        self.contact = Some(now);
-        let removed = self.content.remove(uid, version);
-        self.settle_absence(removed);
-        Ok(removed.unwrap_or_default())
+        let written = take(&mut self.content);
+        self.settle_absence(written);
+        Ok((written.unwrap_or_default(), WatchAction::nothing()))
     }
 
     fn is_absent(&self) -> bool {

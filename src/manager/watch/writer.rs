@@ -12,7 +12,7 @@ use super::state_machine::{RunId, WatchInput};
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::consistent_reads::is_reached;
-use crate::manager::entry::content::ReadPosition;
+use crate::manager::entry::content::{EntryContent, ReadPosition};
 use crate::object::{Object, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Mutex, Rank};
@@ -217,19 +217,16 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
             return Ok(());
         }
         let (run, now) = (self.run, self.context.registry.clock().now());
-        let unchanged = |is_news| (is_news, WatchAction::nothing());
         if kind == EventKind::Deleted {
-            let version = object.resource_version();
-            let remove = |entry: &mut WatchEntry<K>| {
-                let removed = entry.remove(run, object.uid(), &version, now);
-                removed.map(unchanged)
-            };
-            return self.write(None, remove);
+            let (uid, version) = (object.uid(), object.resource_version());
+            let remove = |content: &mut EntryContent<K>| content.remove(uid, &version);
+            return self.write(None, |entry| entry.take_event(run, now, remove));
         }
         let mut state = Some(object);
         let incoming = object_of(state.as_ref());
+        let change = |content: &mut EntryContent<K>| content.change(&mut state);
         self.write(incoming.as_ref(), |entry| {
-            entry.change(run, &mut state, now).map(unchanged)
+            entry.take_event(run, now, change)
         })
     }
 
