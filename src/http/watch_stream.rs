@@ -102,6 +102,19 @@ impl<K: Object> OpenWatch<K> {
         Ok(event)
     }
 
+    /// Frees the body at its end where events are decoded: an allocator's cache of this thread
+    /// would keep it.
+    fn free_body(&mut self) {
+        let body = self.body.take();
+        if let Some(client) = &self.decoded_by {
+            let free = move |_: Result<(), Error>| {
+                drop(body);
+                None
+            };
+            client.threads.readers.run(Box::new(free));
+        }
+    }
+
     /// Returns the end of the stream that a broken connection causes.
     ///
     /// # Errors
@@ -259,7 +272,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
             if body.at_end {
                 let end = body.decoder.finish();
                 let end = end.map(|error| body.answer.failed(error));
-                self.body = None;
+                self.free_body();
                 return Ok(Next::Ended(end));
             }
             if Clock::system().has_passed(deadline) {
