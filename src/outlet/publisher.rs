@@ -67,7 +67,8 @@ pub struct PublisherStatus {
     /// How many objects have their files, with the content in memory.
     pub published: usize,
     /// The objects whose files could not be written or removed, with the error. The publisher tries
-    /// them again, first after a second, later every half minute.
+    /// them again, first after a second, later every half minute. An empty key stands for what an
+    /// earlier process wrote, which could not be looked through.
     pub failed: BTreeMap<ObjectKey, Error>,
     /// When it last found or wrote the files of every object.
     pub last_success: Option<SystemTime>,
@@ -253,8 +254,8 @@ impl<K: ObjectData> PublisherCore<K> {
                 Err(error) => drop(failed.insert(key.clone(), error)),
             }
         }
-        if is_complete {
-            self.take_over(written);
+        if is_complete && let Err(error) = self.take_over(written) {
+            failed.insert(ObjectKey::new("", ""), error);
         }
         let unreferenced = written.files.keys().cloned();
         let unreferenced = unreferenced.filter(|key| !referenced.contains_key(key));
@@ -273,7 +274,7 @@ impl<K: ObjectData> PublisherCore<K> {
         for error in failed.values() {
             written.log.failed(error, Clock::system().now());
         }
-        if failed.is_empty() && (written.has_taken_over || !is_complete) {
+        if failed.is_empty() {
             written.log.recovered();
         }
         if let (Some(hook), false) = (&self.on_change, changed.is_empty()) {
@@ -283,21 +284,18 @@ impl<K: ObjectData> PublisherCore<K> {
     }
 
     /// Takes note of the files of earlier processes, once all references are known.
-    fn take_over(&self, written: &mut Written<K>) {
+    fn take_over(&self, written: &mut Written<K>) -> Result<(), Error> {
         if written.has_taken_over {
-            return;
+            return Ok(());
         }
-        match self.outlet.published::<K>() {
-            Ok(found) => {
-                for key in found {
-                    written.files.entry(key).or_default();
-                }
-                written.has_taken_over = true;
-            }
-            Err(error) => {
-                written.log.failed(&error, Clock::system().now());
-            }
+        let now = self.now();
+        for key in self.outlet.published::<K>()? {
+            // What that process replaced may still be there.
+            written.replaced.entry(key.clone()).or_insert(now);
+            written.files.entry(key).or_default();
         }
+        written.has_taken_over = true;
+        Ok(())
     }
 
     /// Writes an object if the version in memory differs from the one on the disk.
@@ -358,7 +356,7 @@ impl<K: ObjectData> PublisherCore<K> {
             Outcome::Files(changed, sum) => (changed, sum),
             Outcome::Kept => {
                 written.untold.remove(key);
-                return Ok(false);
+                return Ok(is_untold);
             }
             Outcome::Removed(changed) => {
                 written.forget(key);

@@ -440,6 +440,30 @@ fn what_was_deleted_while_no_process_ran_is_deleted_not_missing() {
     assert!(!directory.join("shop").exists());
 }
 
+/// Seen: what an earlier process had replaced just before its end stayed, if the object was never
+/// written again.
+#[test]
+fn what_an_earlier_process_replaced_goes_although_nothing_is_written() {
+    let directory = TempDirectory::new("layout-replaced");
+    let (told, clock) = (Told::default(), FakeClock::new());
+    let earlier = outlet_at(&clock, &directory);
+    for text in ["1", "2"] {
+        earlier.publish(&map("settings", &[("a", text)])).unwrap();
+    }
+    drop(earlier);
+    told.absent(Some(false), Some(false));
+    let followed = followed(&told, &directory, &clock);
+    followed.reference("settings");
+    is_absent(&followed, "settings");
+    followed.publisher.references_are_complete();
+    followed.publish().unwrap();
+    let folder = directory.join("shop/configmaps/settings");
+    assert_eq!(generations(&folder), 2);
+    clock.advance(Duration::from_secs(11));
+    followed.publish().unwrap();
+    assert_eq!(generations(&folder), 1);
+}
+
 #[test]
 fn a_panic_of_a_layout_is_the_failure_of_its_object_and_of_no_other() {
     let directory = TempDirectory::new("layout-panic");
