@@ -422,10 +422,11 @@ impl Agent<'_> {
 
     /// Reads by a thread that nothing waits for: a file system that hangs may never let it end.
     fn read_detached(&mut self) -> Result<Wanted, String> {
-        let hangs = "the files of references are not read yet: does their disk hang?";
-        if let Some(before) = &self.reading
+        let hangs = "the files are not read yet: does their disk hang?";
+        if let Some(before) = self.reading.take()
             && matches!(before.try_recv(), Err(TryRecvError::Empty))
         {
+            self.reading = Some(before);
             return Err(hangs.to_owned());
         }
         let (send, came) = bounded(1);
@@ -552,8 +553,8 @@ impl Agent<'_> {
 
 impl Agent<'_> {
     fn tell_if_empty(&self, rows: &Rows) {
-        if rows.is_empty() && self.options.output.is_table() {
-            let name = self.node_name.unwrap_or_default();
+        let is_table = self.options.output.is_table();
+        if let Some(name) = self.node_name.filter(|_| is_table && rows.is_empty()) {
             tell(&format!(
                 "No pod that names Secrets or ConfigMaps is bound to node {name}."
             ));
@@ -628,6 +629,9 @@ impl Ears {
         let no_file = never();
         let config = agent.config.as_ref().map_or(&no_file, |file| &file.changed);
         select.recv(config);
+        let no_read = never();
+        let late = agent.reading.as_ref().unwrap_or(&no_read);
+        select.recv(late);
         select.ready();
         if agent.signals.came.try_recv().is_ok() {
             return Woken::Signal;
@@ -638,7 +642,9 @@ impl Ears {
         if let Ok(error) = STDOUT.closed().try_recv() {
             return Woken::OutputClosed(error);
         }
-        if config.try_recv().is_ok() {
+        // The files may have changed during a read that took too long: they are read once more.
+        let is_late = !matches!(late.try_recv(), Err(TryRecvError::Empty));
+        if config.try_recv().is_ok() || is_late {
             return Woken::ConfigChanged;
         }
         let is_selected = self.selected.try_recv().is_ok();

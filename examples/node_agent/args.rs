@@ -21,6 +21,7 @@ use crate::layout::Rules;
 use crate::log_format::LogFormat;
 use crate::teller::{self, Tells};
 use crate::wanted::{Sources, Wanted};
+use crate::watched_file::{Stamp, stamp};
 use crate::{flags, metrics, references, snapshot, usage};
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
@@ -114,6 +115,8 @@ pub(crate) struct Options {
     /// What is kept whatever pods name, and where that stands.
     pub(crate) wanted: Wanted,
     pub(crate) sources: Sources,
+    /// How the configuration was before it was read.
+    pub(crate) config_stamp: Option<Stamp>,
     pub(crate) checks_config: bool,
     /// `None`: the pods of all namespaces.
     pub(crate) namespace: Option<String>,
@@ -161,6 +164,7 @@ impl Default for Options {
             kubelet: KubeletOptions::default(),
             wanted: Wanted::default(),
             sources: Sources::default(),
+            config_stamp: None,
             checks_config: false,
             namespace: None,
             output: Output::Table,
@@ -301,6 +305,8 @@ where
     if let Some(why) = why {
         return Err(why.to_owned());
     }
+    // First: what changes during the read is seen later.
+    options.config_stamp = options.sources.config.as_deref().and_then(stamp);
     options.wanted = options.sources.read()?;
     if let Some(declaration) = options.wanted.declaration.clone() {
         declared(&declaration, &mut options);

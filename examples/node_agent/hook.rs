@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use kubecache::clock::Clock;
 use kubecache::worker::{StopToken, Wake};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -48,6 +48,9 @@ const LONG: Duration = Duration::from_secs(30);
 /// How long a run that is being started holds up the end at a second signal.
 const START_WAIT: Duration = Duration::from_millis(200);
 
+/// Read while a run is being started: a file system that hangs may never let that end.
+static STARTS: RwLock<()> = RwLock::new(());
+
 /// The groups of the runs. A leader is not reaped before it has left this list, so that its number
 /// is no other's.
 static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
@@ -81,8 +84,8 @@ pub(crate) struct Ran {
 /// Ends the process, and a run with it.
 pub(crate) fn exit(code: i32) -> ! {
     // Held until the end: no run begins any more.
-    let running = RUNNING.try_lock_for(START_WAIT);
-    for group in running.iter().flat_map(|running| running.iter()) {
+    let _none_starts = STARTS.try_write_for(START_WAIT);
+    for group in RUNNING.lock().iter() {
         let _ended = kill_process_group(*group, Signal::KILL).is_err();
     }
     std::process::exit(code)
@@ -140,14 +143,14 @@ impl Run {
         for variable in VARIABLES {
             command.env_remove(variable);
         }
-        let mut running = RUNNING.lock();
+        let starting = STARTS.read();
         if stop.is_stopped() {
             return Err("the agent ends".to_owned());
         }
         let child = command.spawn().map_err(told)?;
         let group = Pid::from_child(&child);
-        running.push(group);
-        drop(running);
+        RUNNING.lock().push(group);
+        drop(starting);
         Ok(Self {
             child,
             group,

@@ -189,7 +189,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
     let notifier = Notifier::from_environment(options.ready_timeout, now)
         .map_err(|wrong| Error::new(ErrorKind::Config, wrong))?;
     let config_file = options.sources.config.clone().filter(|_| !options.once);
-    let config_file = config_file.map(WatchedFile::start);
+    let config_file = config_file.map(|file| WatchedFile::start(file, options.config_stamp));
     let agent = Agent {
         options,
         node_name,

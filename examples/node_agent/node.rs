@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use crossbeam_channel::Receiver;
+use crossbeam_channel::{Receiver, bounded};
 use k8s_openapi::api::core::v1;
 use kubecache::http::Client;
 use kubecache::manager::{
@@ -29,6 +30,9 @@ use crate::rows::{Facts, RowKey, State};
 use crate::selections::Selections;
 use crate::snapshot::Keeper;
 use crate::wanted::Wanted;
+
+/// How long the end waits for those that write files and tell of them.
+const END_WAIT: Duration = Duration::from_secs(3);
 
 /// Pods that run here, and their objects.
 pub(crate) struct Node {
@@ -194,7 +198,8 @@ impl Node {
             }
         }
         if let Some(plan) = self.plan.as_ref().filter(|_| are_known) {
-            plan.complete();
+            let used = self.managers.inspect().flat_map(|(_, objects)| objects);
+            plan.complete(&used.map(|report| ObjectId::reported(&report)).collect());
         }
         // Last: what has lost its entry is not laid out without one.
         if let (Some(files), true) = (&self.files, is_planned_anew || completes) {
@@ -409,6 +414,15 @@ impl Drop for Node {
         self.keeper = None;
         // The threads that write files may wait for an answer to a read.
         self.managers.shut_down();
+        let Some(files) = self.files.take() else {
+            return;
+        };
+        files.stop();
+        // A file system that hangs may never let those end that write and tell.
+        let (ended, end) = bounded::<()>(0);
+        let ends = std::thread::Builder::new().name("agent-ends".to_owned());
+        drop(ends.spawn(move || drop((files, ended))));
+        let _late = end.recv_timeout(END_WAIT).is_err();
     }
 }
 

@@ -205,6 +205,10 @@ impl Outflow {
         let mut to = (self.open)();
         loop {
             let batch = self.next_batch();
+            // Descriptors may have been short.
+            if to.is_err() {
+                to = (self.open)();
+            }
             let written = to
                 .as_mut()
                 .map_err(|error| io::Error::from(error.kind()))

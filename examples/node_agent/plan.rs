@@ -85,24 +85,41 @@ impl Plan {
         is_new
     }
 
-    /// All selections are known, and nothing refers any more to objects that have lost their entry.
-    pub(crate) fn complete(&self) {
+    /// All selections are known. Of objects that have lost their entry, nothing refers any more to
+    /// those that are not `used`: the others have the one of all others from now on.
+    pub(crate) fn complete(&self, used: &BTreeSet<ObjectId>) {
         let mut entries = self.0.lock();
         entries.is_complete = true;
-        entries.left.retain(|_, entry| !entry.tells.is_empty());
+        let mut left = std::mem::take(&mut entries.left);
+        left.retain(|object, entry| {
+            let has_other = used.contains(object) && entries.of_others(object).is_some();
+            !entry.tells.is_empty() && !has_other
+        });
+        entries.left = left;
     }
 
-    /// The entry by which an object is laid out now. If that is the one of all others, the object's
-    /// last one does not count any more.
-    fn take_entry_of_layout(&self, object: &ObjectId) -> Option<Arc<Entry>> {
-        let mut entries = self.0.lock();
-        if entries.is_complete && entries.of_others(object).is_some() {
-            entries.left.remove(object);
-        }
+    /// The entry by which an object is laid out now.
+    fn entry_of_layout(&self, object: &ObjectId) -> Option<Arc<Entry>> {
+        let entries = self.0.lock();
         let own = entries.own(object);
         let left = entries.left.get(object).filter(|_| !entries.is_complete);
         let own = own.or(left);
         own.or_else(|| entries.of_others(object)).cloned()
+    }
+
+    /// Whether a selection that is not known yet may find an object that has no entry.
+    pub(crate) fn may_find(&self, object: &ObjectId) -> bool {
+        let entries = self.0.lock();
+        let has_entry = entries.own(object).is_some() || entries.left.contains_key(object);
+        !entries.is_complete && !has_entry
+    }
+
+    /// Whether an object's own entry names others than that of all others.
+    pub(crate) fn has_own_tells(&self, object: &ObjectId) -> bool {
+        let entries = self.0.lock();
+        let others = entries.of_others(object).map(|entry| &entry.tells);
+        let own = entries.own(object);
+        own.is_some_and(|own| others != Some(&own.tells))
     }
 
     /// Whether an object has lost its entry.
@@ -140,7 +157,7 @@ impl Plan {
             kind: kind.to_owned().into(),
             key: key.clone(),
         };
-        match self.take_entry_of_layout(&object) {
+        match self.entry_of_layout(&object) {
             Some(entry) => entry.rules.lay_out(&entry.name, presence),
             // The agent is ready when each object has its files: this one has all of none.
             None if self.0.lock().for_credentials.contains(&object) => {
@@ -177,9 +194,9 @@ mod tests {
         assert!(plan.select([(object.clone(), entry("selected"))].into()));
         assert!(plan.select(BTreeMap::new()));
         // Seen: other selections were not known yet, and the object was laid out as nobody said.
-        assert_eq!(plan.take_entry_of_layout(&object).unwrap().name, "selected");
-        plan.complete();
-        assert!(plan.take_entry_of_layout(&object).is_none());
+        assert_eq!(plan.entry_of_layout(&object).unwrap().name, "selected");
+        plan.complete(&BTreeSet::new());
+        assert!(plan.entry_of_layout(&object).is_none());
         let told = plan.entry_of_change(&object, false).unwrap();
         assert_eq!(told.name, "selected");
         assert!(plan.entry_of_change(&object, false).is_none());
@@ -226,18 +243,53 @@ mod tests {
             assert_eq!(told(), "named");
             plan.declare(&declared(&both[1..]), BTreeSet::new());
             assert_eq!(told(), "named", "its files are as that says");
-            plan.complete();
+            plan.complete(&BTreeSet::new());
             assert_eq!(told(), then);
             assert_eq!(told(), "pods");
             plan.declare(&declared(&both), BTreeSet::new());
             plan.declare(&declared(&both[1..]), BTreeSet::new());
-            plan.complete();
+            plan.complete(&[object.clone()].into());
             assert_eq!(
-                plan.take_entry_of_layout(&object).unwrap().name,
+                plan.entry_of_layout(&object).unwrap().name,
                 "pods",
                 "laid out anew"
             );
             assert_eq!(told(), "pods");
+        }
+    }
+
+    /// Seen: a round that had begun before the end of a selection laid its object out, and the
+    /// program of the entry of all others was told that the object had gone.
+    #[test]
+    fn a_layout_takes_no_entry_from_what_nothing_uses() {
+        let entry = |name: &str| {
+            let tells = Tells {
+                signal: Some(name.into()),
+                ..Tells::default()
+            };
+            Arc::new(Entry {
+                name: name.to_owned(),
+                what: What::Pods(None),
+                rules: Rules::default(),
+                tells,
+            })
+        };
+        let declaration = Declaration {
+            entries: vec![entry("pods")],
+            ..Declaration::default()
+        };
+        let object: ObjectId = references::of_flag("configmap", "shop/web").unwrap();
+        let data = [("a", b"1".as_slice())].into();
+        for presence in [Presence::Deleted, Presence::There(&data)] {
+            let plan = Plan::default();
+            plan.declare(&declaration, BTreeSet::new());
+            plan.select([(object.clone(), entry("selected"))].into());
+            plan.complete(&[object.clone()].into());
+            plan.select(BTreeMap::new());
+            plan.complete(&BTreeSet::new());
+            drop(plan.lay_out("ConfigMap", &object.key, presence));
+            let told = plan.entry_of_change(&object, false).unwrap();
+            assert_eq!(told.name, "selected");
         }
     }
 

@@ -58,6 +58,8 @@ struct OfEntries {
     tellers: Vec<Arc<Teller>>,
     /// The objects of entries that name somebody who is not among them yet.
     early: BTreeSet<ObjectId>,
+    /// What was told as of no entry, while a selection might still find it.
+    unclaimed: BTreeSet<ObjectId>,
 }
 
 impl Tellers {
@@ -83,7 +85,13 @@ impl Tellers {
     /// Tells what earlier agents did not, and what had nobody to tell it, once all objects have
     /// their entries.
     pub(crate) fn tell_left(&self) {
-        let early = std::mem::take(&mut self.of_entries.lock().early);
+        let (mut early, unclaimed) = {
+            let mut of_entries = self.of_entries.lock();
+            let early = std::mem::take(&mut of_entries.early);
+            (early, std::mem::take(&mut of_entries.unclaimed))
+        };
+        let claimed = |object: &ObjectId| self.plan.has_own_tells(object);
+        early.extend(unclaimed.into_iter().filter(claimed));
         self.tell_entries(&early);
         let [of_flags, of_entries] = std::mem::take(&mut *self.left.lock());
         if let (Some(teller), false) = (&self.of_flags, of_flags.is_empty()) {
@@ -159,6 +167,9 @@ impl Tellers {
         let mut of_entries = self.of_entries.lock();
         let mut told = vec![BTreeSet::new(); of_entries.tellers.len()];
         for (object, has_files) in objects.iter().zip(have_files) {
+            if self.plan.may_find(object) {
+                of_entries.unclaimed.insert(object.clone());
+            }
             let Some(entry) = self.plan.entry_of_change(object, has_files) else {
                 continue;
             };
@@ -608,7 +619,7 @@ mod tests {
         tellers.declare(&of_all("true")).unwrap();
         tellers.tell(&lost.clone().into());
         assert_eq!(tellers.runs().unwrap().succeeded, 0, "of another entry");
-        plan.complete();
+        plan.complete(&BTreeSet::new());
         for _ in 0..2 {
             tellers.tell_left();
             let soon = Clock::system().after(Duration::from_secs(300));
@@ -617,6 +628,35 @@ mod tests {
         }
         let early = &tellers.of_entries.lock().early;
         assert!(early.is_empty(), "{early:?}");
+    }
+
+    /// Seen: an object was written before its selection was known, and its entry's program was
+    /// never told.
+    #[test]
+    fn who_a_selection_names_is_told_of_what_was_written_before_it_was_known() {
+        let plan = Plan::default();
+        let none = (Tells::default(), Told::default());
+        let tellers = Tellers::start(&none.0, plan.clone(), none.1, Default::default());
+        let tellers = Arc::new(tellers.unwrap());
+        let mut declaration = of_all("true");
+        let mut selected = of_all("/bin/true").entries;
+        declaration.entries.append(&mut selected.clone());
+        plan.declare(&declaration, BTreeSet::new());
+        tellers.declare(&declaration).unwrap();
+        let object = |name| references::of_flag("secret", name).unwrap();
+        tellers.tell(&["shop/found", "shop/other"].map(object).into());
+        let told = |runs| {
+            let soon = Clock::system().after(Duration::from_secs(300));
+            tellers.tell_by(soon).unwrap();
+            assert_eq!(tellers.runs().unwrap().succeeded, runs);
+        };
+        told(1);
+        plan.select([(object("shop/found"), selected.remove(0))].into());
+        plan.complete(&BTreeSet::new());
+        for _ in 0..2 {
+            tellers.tell_left();
+            told(2);
+        }
     }
 
     /// Seen: what was written before the tellers of entries were there, nobody was told.

@@ -1,7 +1,7 @@
 //! A file that is looked at again and again: its owner is told when it was changed or replaced.
 
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
@@ -18,30 +18,31 @@ pub(crate) struct WatchedFile {
     _stop: Sender<()>,
 }
 
+/// What changes with a file.
+pub(crate) type Stamp = (u64, u64, u64, [i64; 4]);
+
+/// How a file is now; `None` if it is not there.
+pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
+    let facts = std::fs::metadata(path).ok()?;
+    let (changed, nanos) = (facts.ctime(), facts.ctime_nsec());
+    let times = [facts.mtime(), facts.mtime_nsec(), changed, nanos];
+    Some((facts.dev(), facts.ino(), facts.size(), times))
+}
+
 impl WatchedFile {
-    pub(crate) fn start(path: PathBuf) -> Result<Self, Error> {
+    /// Looks at a file that was so `before` its owner read it.
+    pub(crate) fn start(path: PathBuf, mut before: Option<Stamp>) -> Result<Self, Error> {
         let (send, changed) = bounded(1);
         let (stop, stopped) = bounded::<()>(0);
         let thread = std::thread::Builder::new().name("agent-config".to_owned());
         let started = thread.spawn(move || {
-            // Of one that is not there, only its return is told.
-            let look = || {
-                let facts = std::fs::metadata(&path).ok()?;
-                let times = (
-                    facts.mtime(),
-                    facts.mtime_nsec(),
-                    facts.ctime(),
-                    facts.ctime_nsec(),
-                );
-                Some((facts.dev(), facts.ino(), facts.size(), times))
-            };
-            let mut before = look();
             loop {
                 select! {
                     recv(stopped) -> _ => return,
                     default(PERIOD) => {}
                 }
-                let now = look();
+                let now = stamp(&path);
+                // Of one that is not there, only its return is told.
                 if now.is_some() && now != before {
                     let _full = send.try_send(()).is_err();
                     before = now;

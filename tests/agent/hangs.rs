@@ -1,7 +1,8 @@
 //! Files that hang or never end, behind each flag that names one: none of them holds up or swells
 //! the agent.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -110,6 +111,114 @@ fn a_kubeconfig_may_be_a_pipe() {
     });
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stdout.contains("flags"), "{}", ended.stdout);
+}
+
+/// Replaces a file in one step.
+fn replace(file: &Path, text: &str) {
+    let new = file.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, file).unwrap();
+}
+
+/// Seen: the watcher took its first look after that, and told nothing.
+#[test]
+fn a_configuration_that_changes_while_the_agent_starts_is_read_again() {
+    let directory = TempDirectory::new("agent-changes");
+    let (pipe, token) = (directory.join("pipe"), directory.join("token"));
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    fs::write(&token, "made-up").unwrap();
+    let server = ApiServer::new().unwrap();
+    let map = objects::config_map("shop", "flags", "", &[("tax", "7")]);
+    server.apply(&map).unwrap();
+    let (out, config) = (directory.join("out"), directory.join("config"));
+    let declare = |name: &str| {
+        let directory = out.display();
+        let text = format!("directory: {directory}\nentries:\n- configMap: shop/{name}\n");
+        replace(&config, &text);
+    };
+    declare("other");
+    let agent = AGENT.start(&["--kubeconfig", text(&pipe), "--config", text(&config)]);
+    // It opens once the agent reads it, which has read the configuration by then.
+    let mut to = File::options().write(true).open(&pipe).unwrap();
+    declare("flags");
+    let kubeconfig = kubeconfig(&server.url(), &token);
+    to.write_all(kubeconfig.as_bytes()).unwrap();
+    drop(to);
+    until(|| out.join("shop/configmaps/flags/tax").exists());
+    ends_soon(agent);
+}
+
+/// Seen: what came too late was thrown away, and nothing read the files again.
+#[test]
+fn references_whose_disk_hung_are_read_once_it_answers() {
+    alone_with_mounts(|| {
+        let Some(mount) = HungMount::new() else {
+            return;
+        };
+        let directory = TempDirectory::new("agent-late");
+        let server = ApiServer::new().unwrap();
+        for name in ["early", "late"] {
+            let map = objects::config_map("shop", name, "", &[("tax", "7")]);
+            server.apply(&map).unwrap();
+        }
+        let (out, file) = (directory.join("out"), directory.join("references"));
+        let has =
+            |name: &str| until(|| out.join("shop/configmaps").join(name).join("tax").exists());
+        replace(&file, "configmap shop/early\n");
+        let url = server.url();
+        let flags = ["--server", &url, "--output-dir", text(&out)];
+        let mut agent = AGENT.start(&[&flags[..], &["--references", text(&file)]].concat());
+        has("early");
+        let link = directory.join("link");
+        std::os::unix::fs::symlink(mount.file(), &link).unwrap();
+        fs::rename(link, &file).unwrap();
+        agent.signal(Signal::HUP);
+        while !agent.next_told().unwrap().contains("does their disk hang?") {}
+        replace(&file, "configmap shop/late\n");
+        drop(mount);
+        has("late");
+        ends_soon(agent);
+    });
+}
+
+/// Seen: no other program ran, and the agent did not end.
+#[test]
+fn a_program_whose_file_system_hangs_holds_up_no_other_and_no_end() {
+    alone_with_mounts(|| {
+        let Some(mount) = HungMount::new() else {
+            return;
+        };
+        let directory = TempDirectory::new("agent-exec-hangs");
+        let server = ApiServer::new().unwrap();
+        let set = |name: &str| {
+            let map = objects::config_map("shop", name, "", &[("tax", "7")]);
+            server.apply(&map).unwrap();
+        };
+        let (out, config) = (directory.join("out"), directory.join("config"));
+        let log = directory.join("log");
+        let entries = format!(
+            "directory: {}\nentries:\n- configMap: shop/a\n  exec: [{}]\n- configMap: shop/b\n  \
+             exec: [touch, {}]\n",
+            out.display(),
+            mount.file().display(),
+            log.display()
+        );
+        replace(&config, &entries);
+        set("a");
+        let agent = AGENT.start(&["--server", &server.url(), "--config", text(&config)]);
+        wait_until_it_hangs(agent.id());
+        set("b");
+        until(|| log.exists());
+        agent.signal(Signal::TERM);
+        let status = Path::new("/proc")
+            .join(agent.id().to_string())
+            .join("status");
+        until(|| fs::read_to_string(&status).unwrap().contains("State:\tZ"));
+        // What was to be the program still has the agent's output.
+        drop(mount);
+        ends_soon(agent);
+    });
 }
 
 /// The agent ends within a second; a busy machine has a minute.
