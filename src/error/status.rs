@@ -74,16 +74,17 @@ const TOO_LARGE: &str = "Too large resource version";
 /// longest real ones, about the fields of a custom resource, are shorter.
 const TEXT_BYTES_MAX: usize = 4 * 1024;
 
+/// An error is kept for each object that fails. A refusal has no room for more causes.
+const CAUSES_MAX: usize = 1000;
+
 /// Cuts a text that is too long, between two characters.
-fn clip(text: &mut Option<String>) {
-    if let Some(text) = text
-        && text.len() > TEXT_BYTES_MAX
-    {
-        let whole = text.len();
-        let mut ends = (0..=TEXT_BYTES_MAX).rev();
-        let kept = ends.find_map(|end| text.get(..end)).unwrap_or_default();
-        *text = format!("{kept} … ({whole} bytes)");
+fn clipped(text: &str) -> String {
+    if text.len() <= TEXT_BYTES_MAX {
+        return text.to_owned();
     }
+    let mut ends = (0..=TEXT_BYTES_MAX).rev();
+    let kept = ends.find_map(|end| text.get(..end)).unwrap_or_default();
+    format!("{kept} … ({} bytes)", text.len())
 }
 
 impl Status {
@@ -204,9 +205,12 @@ impl Status {
 
 impl From<meta::Status> for Status {
     fn from(mut status: meta::Status) -> Self {
-        clip(&mut status.message);
-        clip(&mut status.reason);
-        Self(status)
+        let details = status.details.as_mut();
+        if let Some(causes) = details.and_then(|details| details.causes.as_mut()) {
+            causes.truncate(CAUSES_MAX);
+            causes.shrink_to_fit();
+        }
+        Self(status).map_texts(&clipped)
     }
 }
 
@@ -275,6 +279,36 @@ mod tests {
         assert!(status.message() == expected, "{}", status.message().len());
         assert!(status.reason_text().len() < 4200);
         assert!(format!("{status} {status:?}").len() < 16 * 1024);
+    }
+
+    #[test]
+    fn a_status_keeps_no_more_of_its_details_than_somebody_reads() {
+        let long = || Some("x".repeat(1 << 20));
+        let cause = meta::StatusCause {
+            field: long(),
+            message: long(),
+            reason: long(),
+        };
+        let empty = meta::StatusCause::default();
+        let mut causes = vec![empty; 100_000];
+        causes.insert(0, cause);
+        let status = Status::from(meta::Status {
+            details: Some(meta::StatusDetails {
+                causes: Some(causes),
+                group: long(),
+                kind: long(),
+                name: long(),
+                uid: long(),
+                ..meta::StatusDetails::default()
+            }),
+            status: long(),
+            ..meta::Status::default()
+        });
+        let text = serde_json::to_string(status.as_api()).unwrap();
+        assert!(text.len() < 64 * 1024, "{}", text.len());
+        let details = status.as_api().details.as_ref().unwrap();
+        let causes = details.causes.as_ref().unwrap();
+        assert!(causes.len() == 1000 && causes.capacity() == 1000);
     }
 
     /// A server may echo a credential in any of them.

@@ -259,7 +259,7 @@ impl Agent {
             return Err(errors::not_200(sent.response.status().as_u16()).of_request(&what));
         }
         let content_type = sent.header("content-type");
-        if !content_type.is_empty() && !content_type.contains("json") {
+        if !content_type.is_empty() && !content_type.to_ascii_lowercase().contains("json") {
             return Err(errors::not_json(&sent.redacted(&content_type)).of_request(&what));
         }
         Ok(ResponseReader {
@@ -334,7 +334,9 @@ impl Agent {
             });
         }
         let encoding = sent.header("content-encoding");
-        let is_known = matches!(&*encoding, "" | "identity") || request.gzip && encoding == "gzip";
+        let is_known = encoding.is_empty()
+            || encoding.eq_ignore_ascii_case("identity")
+            || request.gzip && is_decompressed(&sent.response);
         if !is_known {
             let error = errors::unknown_encoding(&sent.redacted(&encoding));
             return Err(errors::maybe_applied_if(request.is_update(), error));
@@ -589,6 +591,7 @@ impl UnreadResponse {
 
     pub(crate) fn into_answer(self, what: String, call: CallContext) -> ResponseReader {
         let length = self.response.body().content_length();
+        let length = length.filter(|_| !is_decompressed(&self.response));
         ResponseReader {
             what: what.into(),
             body: ResponseBody::of(self.response),

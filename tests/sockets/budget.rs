@@ -18,7 +18,7 @@ use kubecache::{Error, ErrorKind};
 use super::server::{Peer, Server};
 use super::{PATIENCE, bookmark, get, list, next_bookmark, open, secret, secret_list, secrets};
 
-const KIB: usize = 1024;
+pub(crate) const KIB: usize = 1024;
 
 fn client(url: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Client {
     let options = change(ClientOptions::default());
@@ -26,7 +26,7 @@ fn client(url: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Cli
 }
 
 /// A Secret whose JSON has about so many bytes.
-fn secret_of(name: &str, bytes: usize) -> String {
+pub(crate) fn secret_of(name: &str, bytes: usize) -> String {
     secret(name, "8").replace("dg==", &"AAAA".repeat(bytes / 4))
 }
 
@@ -54,7 +54,7 @@ fn next(watch: &mut dyn WatchStream<Secret>) -> Result<usize, Error> {
     }
 }
 
-fn over_budget(error: &Error) {
+pub(crate) fn over_budget(error: &Error) {
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
     let text = error.to_string();
     assert!(text.starts_with("GET http"), "{text}");

@@ -13,6 +13,7 @@ use kubecache::http::{Client, Config, KubeconfigOptions};
 use kubecache::list_watch::{EventKind, Next, WatchEvent, WatchRequest, WatchStream};
 use kubecache::worker::StopToken;
 
+use super::budget::{KIB, over_budget, secret_of};
 use super::server::{Peer, Server};
 use super::*;
 use crate::support::TempDirectory;
@@ -166,6 +167,27 @@ fn a_bomb_in_a_streamed_list_is_too_large() {
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
 }
 
+/// Its head says how long it is compressed, which is not how much it holds.
+#[test]
+fn b7_a_small_compressed_answer_counts_as_what_it_unpacks_to() {
+    let server = Server::start();
+    let config = Config::for_server(&server.url()).unwrap();
+    let options = ClientOptions::default().buffered_bytes_max(256 * KIB);
+    let client = Client::new(&config, options).unwrap();
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| {
+            let listed = list(&*secrets(&client), &StopToken::never());
+            over_budget(&listed.unwrap_err());
+        });
+        let body = gzip(&secret_list("9", &[secret_of("large", 600 * KIB)]));
+        assert!(body.len() <= 16 * KIB, "{}", body.len());
+        let mut peer = server.accept();
+        peer.request();
+        peer.answer(200, "Content-Encoding: gzip\r\n", body);
+        listing.join().unwrap();
+    });
+}
+
 /// Promise 6: compressed bytes without an end hold nothing, and do not occupy a thread for ever.
 #[test]
 fn compressed_bytes_that_hold_nothing_end_the_stream() {
@@ -200,25 +222,32 @@ fn a_plain_watch_asks_for_no_compression() {
 fn a_gzipped_list_is_taken_and_its_connection_kept() {
     let server = Server::start();
     let client = client(&server.url());
+    // Their names have no case.
+    let heads = [
+        "Content-Encoding: gzip\r\nContent-Type: application/json\r\n",
+        "Content-Encoding: GZip\r\nContent-Type: Application/JSON\r\n",
+        "Content-Encoding: Identity\r\nContent-Type: application/JSON\r\n",
+    ];
     thread::scope(|scope| {
         let listing = scope.spawn(|| {
             let source = secrets(&client);
-            let (_, names) = list(&*source, &StopToken::never()).unwrap();
-            list(&*source, &StopToken::never()).unwrap();
-            names
+            let lists = heads.map(|_| list(&*source, &StopToken::never()));
+            lists.map(|listed| listed.unwrap().1).concat()
         });
         let mut peer = server.accept();
-        for _ in 0..2 {
+        for head in heads {
             let request = peer.request();
             assert_eq!(request.header("accept-encoding"), Some("gzip"));
-            let body = gzip(&secret_list("5", &[secret("db", "1")]));
-            peer.answer(
-                200,
-                "Content-Encoding: gzip\r\nContent-Type: application/json\r\n",
-                body,
-            );
+            let body = secret_list("5", &[secret("db", "1")]);
+            let is_plain = head.contains("Identity");
+            let body = if is_plain {
+                body.into_bytes()
+            } else {
+                gzip(&body)
+            };
+            peer.answer(200, head, body);
         }
-        assert_eq!(listing.join().unwrap(), ["db"]);
+        assert_eq!(listing.join().unwrap(), ["db"; 3]);
     });
 }
 

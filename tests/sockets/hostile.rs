@@ -120,6 +120,40 @@ fn some_interim_answers_are_passed_over() {
     });
 }
 
+/// Go passes over both.
+#[test]
+fn a_long_chunk_extension_and_a_100_with_fields_are_refused_in_words() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let object = secret("db", "1");
+    let chunks = |extension: &str| {
+        let length = object.len();
+        format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{length:x};{extension}\r\n\
+             {object}\r\n0\r\n\r\n"
+        )
+    };
+    let long = chunks("signature=0123456789abcdef");
+    let interim = "HTTP/1.1 100 Continue\r\nServer: a\r\n\r\n".to_owned();
+    for (answer, is_taken) in [(chunks("a=b"), true), (long, false), (interim, false)] {
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| get(&client, "db").map(drop));
+            let mut peer = server.accept();
+            peer.request();
+            peer.write(&answer);
+            drop(peer);
+            match getting.join().unwrap() {
+                Ok(()) => assert!(is_taken, "{answer}"),
+                Err(error) => {
+                    assert!(!is_taken, "{error}");
+                    assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+                    assert!(error.to_string().contains("not what HTTP says"), "{error}");
+                }
+            }
+        });
+    }
+}
+
 /// Blank lines keep the socket readable for ever: it never has to be waited for.
 #[test]
 fn a_stop_ends_a_flood_of_blank_lines() {

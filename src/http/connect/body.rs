@@ -13,7 +13,7 @@ use super::gunzip::Gunzip;
 pub(crate) enum ResponseBody {
     Plain(ureq::BodyReader<'static>),
     #[cfg(feature = "gzip")]
-    Gzip(Gunzip<ureq::BodyReader<'static>>),
+    Gzip(Box<Gunzip<ureq::BodyReader<'static>>>),
 }
 
 impl ResponseBody {
@@ -21,7 +21,8 @@ impl ResponseBody {
     pub(crate) fn of(response: Response<ureq::Body>) -> Self {
         #[cfg(feature = "gzip")]
         if is_decompressed(&response) {
-            return Self::Gzip(Gunzip::new(response.into_body().into_reader()));
+            let body = Gunzip::new(response.into_body().into_reader());
+            return Self::Gzip(Box::new(body));
         }
         Self::Plain(response.into_body().into_reader())
     }
@@ -30,7 +31,8 @@ impl ResponseBody {
 /// Whether the body is decompressed as it is read, so that what the head says of it is not so.
 pub(crate) fn is_decompressed(response: &Response<ureq::Body>) -> bool {
     let encoding = response.headers().get(CONTENT_ENCODING);
-    cfg!(feature = "gzip") && encoding.is_some_and(|encoding| encoding == "gzip")
+    let is_gzip = encoding.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(b"gzip"));
+    cfg!(feature = "gzip") && is_gzip
 }
 
 impl Read for ResponseBody {

@@ -213,6 +213,11 @@ impl Core {
             // It confirms nothing, and the silence goes on until a probe.
             return self.read(watching);
         }
+        let dead_at = watching.dead_at(self.state.expects_bookmarks(), self.state.idle_limit());
+        if self.facts.now >= dead_at {
+            // This program stood still, so how often bookmarks come is not seen.
+            watching.last_bookmark = self.facts.now;
+        }
         watching.last_event = self.facts.now;
         let (version, action) = match seen {
             Seen::Error(error) => return self.watch_error(&watching, error),

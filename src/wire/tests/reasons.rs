@@ -143,6 +143,21 @@ fn no_value_is_repeated_however_the_type_words_its_error() {
     }
 }
 
+/// Each decodes into more memory than it has bytes.
+#[test]
+fn an_object_of_more_objects_than_any_has_does_not_decode() {
+    let owned = |count: usize| {
+        let empty = "{},".repeat(count - 1);
+        pod(&format!(
+            r#"{{"metadata":{{"name":"a","ownerReferences":[{empty}{{}}]}}}}"#
+        ))
+    };
+    assert!(owned(500_000).starts_with("Pod a @"));
+    let refused = owned(524_288);
+    let why = "metadata.ownerReferences[524286]: more than 524288 objects within one";
+    assert!(refused.ends_with(why), "{refused}");
+}
+
 /// `{"a":{"b":…}}`.
 struct Nested;
 

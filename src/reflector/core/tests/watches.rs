@@ -672,6 +672,28 @@ fn b11_the_idle_limit_is_three_times_the_largest_interval_between_bookmarks() {
             +200s quiet 200s    -> read
         ",
         ),
+        (
+            "not measured by a program that stood still: a bookmark waits",
+            "",
+            "
+            +40s bookmark 6     -> bookmark 6
+            applied             -> read 130s
+            +250s bookmark 7    -> bookmark 7
+            applied             -> read 130s
+        ",
+        ),
+        (
+            "the same: an event waits before it",
+            "",
+            "
+            +40s bookmark 6     -> bookmark 6
+            applied             -> read 130s
+            +250s modified 7    -> apply
+            applied             -> read 130s
+            +10s bookmark 8     -> bookmark 8
+            applied             -> read 130s
+        ",
+        ),
     ]);
     check(&[row(
         "remembered with the interval",
