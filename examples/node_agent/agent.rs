@@ -77,6 +77,8 @@ enum Woken {
     HangUp,
     OutputClosed(io::Error),
     ConfigChanged,
+    /// A read that took too long has ended.
+    ReadLate(Result<Wanted, String>),
     /// The selections of the configuration found other objects.
     Selected,
     Something,
@@ -98,6 +100,8 @@ pub(crate) struct Agent<'a> {
     pub(crate) config: Option<WatchedFile>,
     /// A read of files that has not ended: there is one at a time.
     pub(crate) reading: Option<Receiver<Result<Wanted, String>>>,
+    /// The files are read once more, since a read took too long.
+    pub(crate) repeats: bool,
     pub(crate) endpoints: Addresses,
     pub(crate) wait_line: WaitLine<Pieces>,
     pub(crate) notifier: Notifier,
@@ -201,7 +205,9 @@ impl Agent<'_> {
                 Woken::Signal | Woken::HangUp => return Ok(Ended::Complete),
                 Woken::OutputClosed(error) => return Ok(Ended::OutputClosed(error)),
                 Woken::Selected => node.look_at_selections(),
-                Woken::Something | Woken::ConfigChanged => node.look_at_departed(),
+                Woken::Something | Woken::ConfigChanged | Woken::ReadLate(_) => {
+                    node.look_at_departed();
+                }
             }
             served.follow_configuration();
             // All that came so far belongs to one look.
@@ -282,6 +288,17 @@ impl Agent<'_> {
             }
             Woken::ConfigChanged => {
                 self.read_again("the configuration changed", node);
+                Woken::Something
+            }
+            Woken::ReadLate(read) => {
+                let why = "a slow disk answered";
+                self.reading = None;
+                self.take_in(why, read, node);
+                // The files may have changed meanwhile: once more, and not without end.
+                self.repeats = !self.repeats;
+                if self.repeats {
+                    self.read_again(why, node);
+                }
                 Woken::Something
             }
             end @ (Woken::Signal | Woken::HangUp | Woken::OutputClosed(_)) => {
@@ -393,6 +410,11 @@ impl Agent<'_> {
             return log::info!("{why}: there is no file to read again");
         }
         let read = self.read_detached();
+        self.take_in(why, read, node);
+    }
+
+    /// Keeps from now on what the files say. Tells where that cannot be.
+    fn take_in(&mut self, why: &str, read: Result<Wanted, String>, node: &mut Node) {
         let read = read.and_then(|wanted| self.options.check(&wanted).map(|()| wanted));
         let wrong = match read {
             Err(wrong) => wrong,
@@ -444,6 +466,8 @@ impl Agent<'_> {
             .and_then(|_| came.try_recv().ok());
         if read.is_none() {
             self.reading = Some(came);
+        } else {
+            self.repeats = false;
         }
         read.unwrap_or_else(|| Err(hangs.to_owned()))
     }
@@ -642,10 +666,15 @@ impl Ears {
         if let Ok(error) = STDOUT.closed().try_recv() {
             return Woken::OutputClosed(error);
         }
-        // The files may have changed during a read that took too long: they are read once more.
-        let is_late = !matches!(late.try_recv(), Err(TryRecvError::Empty));
-        if config.try_recv().is_ok() || is_late {
+        if config.try_recv().is_ok() {
             return Woken::ConfigChanged;
+        }
+        match late.try_recv() {
+            Ok(read) => return Woken::ReadLate(read),
+            Err(TryRecvError::Disconnected) => {
+                return Woken::ReadLate(Err("the thread that reads has ended".to_owned()));
+            }
+            Err(TryRecvError::Empty) => {}
         }
         let is_selected = self.selected.try_recv().is_ok();
         // The rows are looked at as a whole: of these subscriptions only the messages have to go.

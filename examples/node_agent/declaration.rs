@@ -62,6 +62,13 @@ pub(crate) struct Selection {
     pub(crate) labels: String,
 }
 
+impl Selection {
+    /// Whether it is about objects of this kind and namespace.
+    pub(crate) fn may_find(&self, object: &ObjectId) -> bool {
+        self.kind == object.kind && self.namespace == object.key.namespace()
+    }
+}
+
 impl Declaration {
     /// Reads a file. The error names file, line and field.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {

@@ -35,7 +35,7 @@ pub(crate) struct FileOptions {
 pub(crate) struct Files {
     secrets: Publisher<Secret>,
     config_maps: Publisher<ConfigMap>,
-    // Last: what is written before the end is told.
+    // Last: they outlast those that write.
     tellers: Arc<Tellers>,
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use kubecache::clock::Clock;
 use kubecache::worker::{StopToken, Wake};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -48,12 +48,21 @@ const LONG: Duration = Duration::from_secs(30);
 /// How long a run that is being started holds up the end at a second signal.
 const START_WAIT: Duration = Duration::from_millis(200);
 
-/// Read while a run is being started: a file system that hangs may never let that end.
-static STARTS: RwLock<()> = RwLock::new(());
-
 /// The groups of the runs. A leader is not reaped before it has left this list, so that its number
 /// is no other's.
-static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+static RUNNING: Mutex<Running> = Mutex::new(Running {
+    groups: Vec::new(),
+    starting: 0,
+});
+
+/// Told when no run is being started any more.
+static STARTED: Condvar = Condvar::new();
+
+struct Running {
+    groups: Vec<Pid>,
+    /// So many are being started: a file system that hangs may never let that end.
+    starting: usize,
+}
 
 /// What is run, and how long a run may take.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,8 +93,10 @@ pub(crate) struct Ran {
 /// Ends the process, and a run with it.
 pub(crate) fn exit(code: i32) -> ! {
     // Held until the end: no run begins any more.
-    let _none_starts = STARTS.try_write_for(START_WAIT);
-    for group in RUNNING.lock().iter() {
+    let mut running = RUNNING.lock();
+    let starts = |running: &mut Running| running.starting > 0;
+    let _late = STARTED.wait_while_for(&mut running, starts, START_WAIT);
+    for group in &running.groups {
         let _ended = kill_process_group(*group, Signal::KILL).is_err();
     }
     std::process::exit(code)
@@ -143,14 +154,20 @@ impl Run {
         for variable in VARIABLES {
             command.env_remove(variable);
         }
-        let starting = STARTS.read();
+        let mut running = RUNNING.lock();
         if stop.is_stopped() {
             return Err("the agent ends".to_owned());
         }
-        let child = command.spawn().map_err(told)?;
+        running.starting = running.starting.saturating_add(1);
+        drop(running);
+        let spawned = command.spawn();
+        let mut running = RUNNING.lock();
+        running.starting = running.starting.saturating_sub(1);
+        STARTED.notify_all();
+        let child = spawned.map_err(told)?;
         let group = Pid::from_child(&child);
-        RUNNING.lock().push(group);
-        drop(starting);
+        running.groups.push(group);
+        drop(running);
         Ok(Self {
             child,
             group,
@@ -238,7 +255,7 @@ impl Run {
         let status = {
             let mut running = RUNNING.lock();
             let _ended = kill_process_group(self.group, Signal::KILL).is_err();
-            running.retain(|group| *group != self.group);
+            running.groups.retain(|group| *group != self.group);
             self.child.wait().map_err(|error| error.to_string())?
         };
         self.reap_rest();
@@ -274,7 +291,7 @@ impl Run {
     fn lost(&self, why: &str) -> String {
         let mut running = RUNNING.lock();
         let _ended = kill_process_group(self.group, Signal::KILL).is_err();
-        running.retain(|group| *group != self.group);
+        running.groups.retain(|group| *group != self.group);
         format!("process {}: {why}", self.child.id())
     }
 }

@@ -139,7 +139,7 @@ fn time() -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let millis = i64::try_from(since.unwrap_or_default().as_millis()).unwrap_or_default();
     let now = Timestamp::from_millisecond(millis).unwrap_or_default();
-    now.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+    format!("{now:.3}")
 }
 
 /// A value; one that is no plain word is quoted.

@@ -200,6 +200,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
         is_on_terminal: io::stdout().is_terminal(),
         config: config_file.transpose()?,
         reading: None,
+        repeats: false,
         endpoints,
         wait_line: WaitLine::on_stderr(),
         notifier,

@@ -198,8 +198,11 @@ impl Node {
             }
         }
         if let Some(plan) = self.plan.as_ref().filter(|_| are_known) {
-            let used = self.managers.inspect().flat_map(|(_, objects)| objects);
-            plan.complete(&used.map(|report| ObjectId::reported(&report)).collect());
+            let mut used = BTreeSet::new();
+            for report in self.managers.inspect().flat_map(|(_, objects)| objects) {
+                used.insert(ObjectId::reported(&report));
+            }
+            plan.complete(&used);
         }
         // Last: what has lost its entry is not laid out without one.
         if let (Some(files), true) = (&self.files, is_planned_anew || completes) {
@@ -242,9 +245,7 @@ impl Node {
         missing.extend(self.unknown_selections());
         if let Some(files) = &self.files {
             let there = rows.iter().filter(|(_, facts)| facts.content.is_some());
-            let there: BTreeSet<_> = there
-                .map(|(row, _)| (&row.kind, row.pod.namespace(), &row.name))
-                .collect();
+            let there: BTreeSet<_> = there.map(|(row, _)| ObjectId::of(row)).collect();
             missing.extend(files.missing(there.len()));
         }
         missing

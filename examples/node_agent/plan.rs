@@ -9,7 +9,7 @@ use kubecache::object::ObjectKey;
 use kubecache::outlet::{Laid, Layout, Presence};
 use parking_lot::Mutex;
 
-use crate::declaration::{Declaration, Entry, What};
+use crate::declaration::{Declaration, Entry, Selection, What};
 use crate::layout::Rules;
 use crate::managers::ObjectId;
 
@@ -30,6 +30,8 @@ struct Entries {
     /// What only credentials name: it has no files unless a selection finds it, also where pods
     /// have an entry.
     for_credentials: BTreeSet<ObjectId>,
+    /// What labels select.
+    selections: Vec<Selection>,
     /// The entry of all others.
     others: Option<Arc<Entry>>,
 }
@@ -69,7 +71,9 @@ impl Plan {
                 What::Selected(_) | What::Pods(_) => None,
             });
         let others = declaration.pods().map(|(entry, _)| Arc::clone(entry));
+        let selections = declaration.selections().map(|(of, _)| of.clone());
         let mut entries = self.0.lock();
+        entries.selections = selections.collect();
         let before = std::mem::replace(&mut entries.named, named.collect());
         entries.leave(before);
         entries.for_credentials = for_credentials;
@@ -111,7 +115,8 @@ impl Plan {
     pub(crate) fn may_find(&self, object: &ObjectId) -> bool {
         let entries = self.0.lock();
         let has_entry = entries.own(object).is_some() || entries.left.contains_key(object);
-        !entries.is_complete && !has_entry
+        let mut all = entries.selections.iter();
+        !entries.is_complete && !has_entry && all.any(|of| of.may_find(object))
     }
 
     /// Whether an object's own entry names others than that of all others.

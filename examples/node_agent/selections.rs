@@ -175,8 +175,7 @@ impl Selections {
 
     /// Whether a selection is about objects of this kind and namespace.
     pub(crate) fn may_find(&self, object: &ObjectId) -> bool {
-        let mut all = self.running.keys();
-        all.any(|of| of.kind == object.kind && of.namespace == object.key.namespace())
+        self.running.keys().any(|of| of.may_find(object))
     }
 
     /// Whether the objects of each entry are known.

@@ -91,13 +91,14 @@ impl Tellers {
             (early, std::mem::take(&mut of_entries.unclaimed))
         };
         let claimed = |object: &ObjectId| self.plan.has_own_tells(object);
+        // Where their files are not yet as their entry says, they are told again.
         early.extend(unclaimed.into_iter().filter(claimed));
-        self.tell_entries(&early);
         let [of_flags, of_entries] = std::mem::take(&mut *self.left.lock());
+        early.extend(of_entries);
         if let (Some(teller), false) = (&self.of_flags, of_flags.is_empty()) {
             teller.tell(of_flags);
         }
-        self.tell_entries(&of_entries);
+        self.tell_entries(&early);
     }
 
     /// Tells those that the entries name by now, and no others any more.
@@ -503,7 +504,7 @@ mod tests {
     use kubecache::object::ObjectKey;
 
     use super::*;
-    use crate::declaration::{Entry, What};
+    use crate::declaration::{Entry, Selection, What};
     use crate::layout::Rules;
     use crate::references;
     use crate::temp_directory::TempDirectory;
@@ -640,17 +641,24 @@ mod tests {
         let tellers = Arc::new(tellers.unwrap());
         let mut declaration = of_all("true");
         let mut selected = of_all("/bin/true").entries;
+        Arc::get_mut(&mut selected[0]).unwrap().what = What::Selected(Selection {
+            kind: "Secret",
+            namespace: "shop".to_owned(),
+            labels: String::new(),
+        });
         declaration.entries.append(&mut selected.clone());
         plan.declare(&declaration, BTreeSet::new());
         tellers.declare(&declaration).unwrap();
         let object = |name| references::of_flag("secret", name).unwrap();
-        tellers.tell(&["shop/found", "shop/other"].map(object).into());
+        let names = ["shop/found", "shop/other", "else/where"];
+        tellers.tell(&names.map(object).into());
         let told = |runs| {
             let soon = Clock::system().after(Duration::from_secs(300));
             tellers.tell_by(soon).unwrap();
             assert_eq!(tellers.runs().unwrap().succeeded, runs);
         };
         told(1);
+        assert_eq!(tellers.of_entries.lock().unclaimed.len(), 2);
         plan.select([(object("shop/found"), selected.remove(0))].into());
         plan.complete(&BTreeSet::new());
         for _ in 0..2 {

@@ -77,13 +77,15 @@ const TEXT_BYTES_MAX: usize = 4 * 1024;
 /// An error is kept for each object that fails. A refusal has no room for more causes.
 const CAUSES_MAX: usize = 1000;
 
-/// Cuts a text that is too long, between two characters.
+/// Cuts a text that is too long, between two words, or else two characters.
 fn clipped(text: &str) -> String {
     if text.len() <= TEXT_BYTES_MAX {
         return text.to_owned();
     }
     let mut ends = (0..=TEXT_BYTES_MAX).rev();
     let kept = ends.find_map(|end| text.get(..end)).unwrap_or_default();
+    // Half of a credential would not be hidden.
+    let kept = kept.rsplit_once(' ').map_or(kept, |(words, _)| words);
     format!("{kept} … ({} bytes)", text.len())
 }
 
@@ -183,6 +185,9 @@ impl Status {
         apply(&mut status.message);
         apply(&mut status.reason);
         apply(&mut status.status);
+        apply(&mut status.metadata.continue_);
+        apply(&mut status.metadata.resource_version);
+        apply(&mut status.metadata.self_link);
         if let Some(details) = &mut status.details {
             apply(&mut details.name);
             apply(&mut details.group);
@@ -236,6 +241,8 @@ impl fmt::Debug for Status {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
+
     use super::*;
 
     fn status(json: &str) -> Status {
@@ -275,6 +282,11 @@ mod tests {
             ..meta::Status::default()
         };
         let status = Status::from(api);
+        let words = Status::new(500, format!("{} x{}", "a".repeat(4000), "b".repeat(200)));
+        assert_eq!(
+            words.message(),
+            format!("{} … (4202 bytes)", "a".repeat(4000))
+        );
         let expected = format!("x{} … (2097153 bytes)", "ü".repeat(2047));
         assert!(status.message() == expected, "{}", status.message().len());
         assert!(status.reason_text().len() < 4200);
@@ -293,6 +305,12 @@ mod tests {
         let mut causes = vec![empty; 100_000];
         causes.insert(0, cause);
         let status = Status::from(meta::Status {
+            metadata: ListMeta {
+                continue_: long(),
+                resource_version: long(),
+                self_link: long(),
+                ..ListMeta::default()
+            },
             details: Some(meta::StatusDetails {
                 causes: Some(causes),
                 group: long(),
@@ -316,12 +334,13 @@ mod tests {
     fn each_text_of_a_status_is_redacted() {
         let secret = "hunter2";
         let json = r#"{"code":422,"status":"hunter2","message":"hunter2","reason":"hunter2",
+            "metadata":{"continue":"hunter2","resourceVersion":"hunter2","selfLink":"hunter2"},
             "details":{"name":"hunter2","group":"hunter2","kind":"hunter2","uid":"hunter2",
             "causes":[{"field":"hunter2","message":"hunter2","reason":"hunter2"}]}}"#;
         let redacted = status(json).map_texts(&|text| text.replace(secret, "…"));
         let text = serde_json::to_string(redacted.as_api()).unwrap();
         assert!(!text.contains(secret), "{text}");
-        assert_eq!(text.matches('…').count(), 10, "{text}");
+        assert_eq!(text.matches('…').count(), 13, "{text}");
     }
 
     /// D16: an empty status does not read as a status of zero.

@@ -6,7 +6,8 @@
 //!
 //! A watch of one object is idle, and there are many of them. A stack stays resident as deep as it
 //! was ever used, and an allocator keeps a cache for each thread. So another thread decodes the
-//! object. The caller decodes bookmarks itself, because they need little of either.
+//! object, and frees the watch at its end. The caller decodes bookmarks itself, because they need
+//! little of either.
 //!
 //! The watch reads no more than the next event needs. If the caller is slow, the bytes wait in the
 //! socket. A read that finds less than it had room for has emptied the socket. So the watch empties
@@ -102,8 +103,7 @@ impl<K: Object> OpenWatch<K> {
         Ok(event)
     }
 
-    /// Frees the body at its end where events are decoded: an allocator's cache of this thread
-    /// would keep it.
+    /// Frees the body at its end where events are decoded.
     fn free_body(&mut self) {
         let body = self.body.take();
         if let Some(client) = &self.decoded_by {

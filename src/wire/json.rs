@@ -27,9 +27,9 @@ use super::verbatim::{TextCuts, VERBATIM, Verbatim};
 /// The maximum depth of nesting that is decoded, as in `serde_json`.
 const DEPTH_MAX: usize = 128;
 
-/// The maximum number of maps in a value: a struct may take hundreds of times the memory of its
-/// `{}`. No object of 1.5 MiB, which etcd takes by default, has more.
-const MAPS_MAX: usize = 1536 * 1024 / "{},".len();
+/// The maximum number of maps and lists in a value: a struct may take hundreds of times the memory
+/// of its `{}`. No JSON of 1.5 MiB, which etcd takes by default, has more.
+const NESTED_MAX: usize = 1536 * 1024 / "{},".len();
 
 /// Decodes the value that begins at the first byte.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Decoder<'de> {
     bytes: &'de [u8],
     at: usize,
     depth: usize,
-    maps: usize,
+    nested: usize,
     /// The place of a map that begins here.
     place: Place,
     skipped: Skipped,
@@ -225,6 +225,10 @@ impl<'de> Decoder<'de> {
         if self.depth >= DEPTH_MAX {
             return Err(broken(&format!("nested deeper than {DEPTH_MAX} levels")));
         }
+        self.nested = self.nested.wrapping_add(1);
+        if self.nested > NESTED_MAX {
+            return Err(broken(&format!("more than {NESTED_MAX} maps and lists")));
+        }
         self.pass();
         Ok(())
     }
@@ -321,10 +325,6 @@ impl<'de> Decoder<'de> {
     }
 
     fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
-        self.maps = self.maps.wrapping_add(1);
-        if self.maps > MAPS_MAX {
-            return Err(broken(&format!("more than {MAPS_MAX} objects within one")));
-        }
         let mut members = MapMembers::enter(self)?;
         let value = visitor.visit_map(&mut members)?;
         self.leave(b'}')?;

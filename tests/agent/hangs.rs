@@ -210,6 +210,7 @@ fn a_program_whose_file_system_hangs_holds_up_no_other_and_no_end() {
         wait_until_it_hangs(agent.id());
         set("b");
         until(|| log.exists());
+        wait_until_it_hangs(agent.id());
         agent.signal(Signal::TERM);
         let status = Path::new("/proc")
             .join(agent.id().to_string())

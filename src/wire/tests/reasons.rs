@@ -145,7 +145,7 @@ fn no_value_is_repeated_however_the_type_words_its_error() {
 
 /// Each decodes into more memory than it has bytes.
 #[test]
-fn an_object_of_more_objects_than_any_has_does_not_decode() {
+fn an_object_of_more_maps_than_any_has_does_not_decode() {
     let owned = |count: usize| {
         let empty = "{},".repeat(count - 1);
         pod(&format!(
@@ -154,7 +154,7 @@ fn an_object_of_more_objects_than_any_has_does_not_decode() {
     };
     assert!(owned(500_000).starts_with("Pod a @"));
     let refused = owned(524_288);
-    let why = "metadata.ownerReferences[524286]: more than 524288 objects within one";
+    let why = "metadata.ownerReferences[524285]: more than 524288 maps and lists";
     assert!(refused.ends_with(why), "{refused}");
 }
 
