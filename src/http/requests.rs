@@ -56,8 +56,8 @@ pub(crate) fn accept<K: Object>(is_list: bool, trim: Trim) -> &'static str {
 ///
 /// # Errors
 ///
-/// `Config`, for a namespace that is no path segment, or that the kind does not have, and for a
-/// resource without version or plural. That error names the `call`.
+/// `Config`, for a part that is no path segment, for a namespace that the kind does not have, and
+/// for a resource without version or plural. That error names the `call`.
 fn collection(call: &str, resource: &Resource, namespace: Option<&str>) -> Result<String, Error> {
     if resource.version().is_empty() || resource.plural().is_empty() {
         return Err(Error::config(format!(
@@ -65,10 +65,13 @@ fn collection(call: &str, resource: &Resource, namespace: Option<&str>) -> Resul
              of its own: ask by client.with_resource(Resource::new(group, version, plural, kind))"
         )));
     }
-    let mut path = match resource.group() {
-        "" => format!("/api/{}", resource.version()),
-        group => format!("/apis/{group}/{}", resource.version()),
-    };
+    let mut path = "/api".to_owned();
+    if !resource.group().is_empty() {
+        path.push_str("s/");
+        segment(&mut path, "group", resource.group())?;
+    }
+    path.push('/');
+    segment(&mut path, "version", resource.version())?;
     if let Some(namespace) = namespace {
         if !resource.is_namespaced() {
             let kind = resource.kind();
@@ -79,7 +82,7 @@ fn collection(call: &str, resource: &Resource, namespace: Option<&str>) -> Resul
         segment(&mut path, "namespace", namespace)?;
     }
     path.push('/');
-    path.push_str(resource.plural());
+    segment(&mut path, "plural", resource.plural())?;
     Ok(path)
 }
 
@@ -311,6 +314,25 @@ mod tests {
             bookmarks: true,
             send_initial_events: false,
             urgent: false,
+        }
+    }
+
+    /// A program may have the words from its user.
+    #[test]
+    fn a_resource_of_odd_words_asks_for_nothing_else() {
+        let path = |group: &'static str, plural: &'static str| {
+            let resource = Resource::new(group, "v1", plural, "Rack");
+            collection("list", &resource, None)
+        };
+        assert_eq!(path("", "racks").unwrap(), "/api/v1/racks");
+        assert_eq!(path("a.io", "racks").unwrap(), "/apis/a.io/v1/racks");
+        let odd = path("", "racks?watch=true").unwrap();
+        assert_eq!(odd, "/api/v1/racks%3Fwatch%3Dtrue");
+        for (group, plural, what) in [("..", "racks", "group"), ("", "racks/a", "plural")] {
+            let error = path(group, plural).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            let words = format!("cannot be the {what} of an object");
+            assert!(error.to_string().contains(&words), "{error}");
         }
     }
 
