@@ -78,7 +78,7 @@ enum Woken {
     OutputClosed(io::Error),
     ConfigChanged,
     /// A read that took too long has ended.
-    ReadLate(Result<Wanted, String>),
+    Late(Result<Wanted, String>),
     /// The selections of the configuration found other objects.
     Selected,
     Something,
@@ -205,9 +205,7 @@ impl Agent<'_> {
                 Woken::Signal | Woken::HangUp => return Ok(Ended::Complete),
                 Woken::OutputClosed(error) => return Ok(Ended::OutputClosed(error)),
                 Woken::Selected => node.look_at_selections(),
-                Woken::Something | Woken::ConfigChanged | Woken::ReadLate(_) => {
-                    node.look_at_departed();
-                }
+                Woken::Something | Woken::ConfigChanged | Woken::Late(_) => node.look_at_departed(),
             }
             served.follow_configuration();
             // All that came so far belongs to one look.
@@ -290,7 +288,7 @@ impl Agent<'_> {
                 self.read_again("the configuration changed", node);
                 Woken::Something
             }
-            Woken::ReadLate(read) => {
+            Woken::Late(read) => {
                 let why = "a slow disk answered";
                 self.reading = None;
                 self.take_in(why, read, node);
@@ -670,9 +668,9 @@ impl Ears {
             return Woken::ConfigChanged;
         }
         match late.try_recv() {
-            Ok(read) => return Woken::ReadLate(read),
+            Ok(read) => return Woken::Late(read),
             Err(TryRecvError::Disconnected) => {
-                return Woken::ReadLate(Err("the thread that reads has ended".to_owned()));
+                return Woken::Late(Err("the thread that reads has ended".to_owned()));
             }
             Err(TryRecvError::Empty) => {}
         }
