@@ -288,15 +288,15 @@ impl Agent<'_> {
                 self.read_again("the configuration changed", node);
                 Woken::Something
             }
-            Woken::Late(read) => {
-                let why = "a slow disk answered";
+            Woken::Late(late) => {
+                self.notifier.look_again();
                 self.reading = None;
-                self.take_in(why, read, node);
                 // The files may have changed meanwhile: once more, and not without end.
                 self.repeats = !self.repeats;
-                if self.repeats {
-                    self.read_again(why, node);
-                }
+                let again = self.repeats.then(|| self.read_detached());
+                // What came late counts where that is slow, too.
+                let again = again.filter(|_| self.reading.is_none());
+                self.take_in("a slow disk answered", again.unwrap_or(late), node);
                 Woken::Something
             }
             end @ (Woken::Signal | Woken::HangUp | Woken::OutputClosed(_)) => {
@@ -447,6 +447,8 @@ impl Agent<'_> {
             && matches!(before.try_recv(), Err(TryRecvError::Empty))
         {
             self.reading = Some(before);
+            // That may have begun before the change: one more read follows it.
+            self.repeats = false;
             return Err(hangs.to_owned());
         }
         let (send, came) = bounded(1);
@@ -664,15 +666,15 @@ impl Ears {
         if let Ok(error) = STDOUT.closed().try_recv() {
             return Woken::OutputClosed(error);
         }
-        if config.try_recv().is_ok() {
-            return Woken::ConfigChanged;
-        }
         match late.try_recv() {
             Ok(read) => return Woken::Late(read),
             Err(TryRecvError::Disconnected) => {
                 return Woken::Late(Err("the thread that reads has ended".to_owned()));
             }
             Err(TryRecvError::Empty) => {}
+        }
+        if config.try_recv().is_ok() {
+            return Woken::ConfigChanged;
         }
         let is_selected = self.selected.try_recv().is_ok();
         // The rows are looked at as a whole: of these subscriptions only the messages have to go.

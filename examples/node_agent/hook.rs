@@ -53,6 +53,7 @@ const START_WAIT: Duration = Duration::from_millis(200);
 static RUNNING: Mutex<Running> = Mutex::new(Running {
     groups: Vec::new(),
     starting: 0,
+    ends: false,
 });
 
 /// Told when no run is being started any more.
@@ -62,6 +63,8 @@ struct Running {
     groups: Vec<Pid>,
     /// So many are being started: a file system that hangs may never let that end.
     starting: usize,
+    /// The process ends: no run begins any more.
+    ends: bool,
 }
 
 /// What is run, and how long a run may take.
@@ -92,8 +95,8 @@ pub(crate) struct Ran {
 
 /// Ends the process, and a run with it.
 pub(crate) fn exit(code: i32) -> ! {
-    // Held until the end: no run begins any more.
     let mut running = RUNNING.lock();
+    running.ends = true;
     let starts = |running: &mut Running| running.starting > 0;
     let _late = STARTED.wait_while_for(&mut running, starts, START_WAIT);
     for group in &running.groups {
@@ -155,7 +158,7 @@ impl Run {
             command.env_remove(variable);
         }
         let mut running = RUNNING.lock();
-        if stop.is_stopped() {
+        if running.ends || stop.is_stopped() {
             return Err("the agent ends".to_owned());
         }
         running.starting = running.starting.saturating_add(1);

@@ -85,7 +85,8 @@ fn clipped(text: &str) -> String {
     let mut ends = (0..=TEXT_BYTES_MAX).rev();
     let kept = ends.find_map(|end| text.get(..end)).unwrap_or_default();
     // Half of a credential would not be hidden.
-    let kept = kept.rsplit_once(' ').map_or(kept, |(words, _)| words);
+    let words = kept.rsplit_once(' ').map(|(words, _)| words);
+    let kept = words.filter(|words| !words.is_empty()).unwrap_or(kept);
     format!("{kept} … ({} bytes)", text.len())
 }
 

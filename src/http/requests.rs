@@ -105,8 +105,8 @@ fn scoped(call: &str, resource: &Resource, scope: &Scope) -> Result<String, Erro
 ///
 /// # Errors
 ///
-/// `Config`, for a namespace that is no path segment, or that the kind does not have. For one
-/// object, as [`get`].
+/// `Config`, for a part that is no path segment, or a namespace that the kind does not have. For
+/// one object, as [`get`].
 pub(crate) fn list(
     resource: &Resource,
     scope: &Scope,
@@ -161,8 +161,7 @@ pub(crate) fn watch(
 ///
 /// # Errors
 ///
-/// `Config`, for a namespace or name that is no path segment, or a namespace the kind does not have
-/// or lacks.
+/// `Config`, for a part that is no path segment, or a namespace the kind does not have or lacks.
 pub(crate) fn get(
     resource: &Resource,
     key: &ObjectKey,

@@ -29,7 +29,7 @@ const DEPTH_MAX: usize = 128;
 
 /// The maximum number of maps and lists in a value: a struct may take hundreds of times the memory
 /// of its `{}`. No JSON of 1.5 MiB, which etcd takes by default, has more.
-const NESTED_MAX: usize = 1536 * 1024 / "{},".len();
+const NESTED_MAX: usize = 1536 * 1024 / "{}".len();
 
 /// Decodes the value that begins at the first byte.
 #[derive(Debug, Default)]

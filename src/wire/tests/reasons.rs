@@ -153,8 +153,8 @@ fn an_object_of_more_maps_than_any_has_does_not_decode() {
         ))
     };
     assert!(owned(500_000).starts_with("Pod a @"));
-    let refused = owned(524_288);
-    let why = "metadata.ownerReferences[524285]: more than 524288 maps and lists";
+    let refused = owned(786_432);
+    let why = "metadata.ownerReferences[786429]: more than 786432 maps and lists";
     assert!(refused.ends_with(why), "{refused}");
 }
 
