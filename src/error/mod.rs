@@ -278,6 +278,11 @@ impl Error {
         })
     }
 
+    /// Marks a part of this error's text as the words of a failure, which may be a server's.
+    pub(crate) fn with_last(self, last: Self) -> Self {
+        self.map(|inner| inner.last_error = Some(last))
+    }
+
     fn map(self, change: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = Arc::unwrap_or_clone(self.0);
         change(&mut inner);

@@ -415,8 +415,11 @@ impl SnapshotCore {
                     log::error!("{error}; it is tried again");
                 }
             }
+            let error = status.last_error.as_ref();
+            let gave_up = error.is_some_and(|error| error.kind() == ErrorKind::Timeout);
             self.writes.end(began, status);
-            if is_last {
+            // Another read of the key would hold up the drop once more.
+            if is_last || gave_up && stop.is_stopped() {
                 return;
             }
         }

@@ -37,8 +37,8 @@ setters! { [] SnapshotOptions;
     /// Default: empty.
     name(name: impl Into<String>) = name.into();
 
-    /// Sets the minimum time between two writes. Default: 10 seconds.
-    interval(interval: Duration);
+    /// Sets the minimum time between two writes, at least 10 ms. Default: 10 seconds.
+    interval(interval: Duration) = interval.max(Duration::from_millis(10));
 
     /// Sets the maximum size of the file's text, in bytes. The snapshot neither writes nor reads a
     /// larger one. Default: 32 MiB.

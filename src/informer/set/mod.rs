@@ -198,8 +198,8 @@ impl<C> InformerSet<C> {
     ///
     /// # Errors
     ///
-    /// `Stopped` after the stop. `Resources` with the names of informers for which the system
-    /// refused a thread; the others run.
+    /// `Stopped` after the stop. `Resources`, `Config` or `Panicked` with the names of informers
+    /// that could not be started; the others run.
     #[doc(alias = "StartWithContext")]
     pub fn start(&self) -> Result<(), Error> {
         let members = {
@@ -210,7 +210,10 @@ impl<C> InformerSet<C> {
             }
             members.informers()
         };
-        all_of(members.iter().map(|member| member.0.start()))
+        all_of(members.iter().map(|member| {
+            let started = member.0.start();
+            started.map_err(|error| error.context(member.0.name()))
+        }))
     }
 
     /// Blocks until the first lists of all informers are in their stores, at most until `deadline`.
@@ -441,7 +444,8 @@ fn all_of(results: impl Iterator<Item = Result<(), Error>>) -> Result<(), Error>
         [one] => Err(one.clone()),
         [first, ..] => {
             let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
-            Err(Error::new(first.kind(), texts.join("\n")))
+            let all = Error::new(first.kind(), texts.join("\n"));
+            Err(all.clone().with_last(all))
         }
     }
 }

@@ -96,7 +96,7 @@ impl SyncResult {
         let causes: Vec<String> = unsynced.iter().map(|outcome| outcome.cause()).collect();
         let (names, ends, causes) = (names.join(", "), ends.join(", "), causes.join("\n"));
         let text = format!("failed to sync all caches: {names}: {ends}\n{causes}");
-        Err(Error::new(kind, text))
+        Err(Error::new(kind, text).with_last(Error::new(kind, causes)))
     }
 }
 

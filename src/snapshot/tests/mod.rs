@@ -1229,3 +1229,42 @@ fn a_kind_whose_manager_is_not_attached_stays_in_the_file() {
     drop((snapshot, maps));
     assert_eq!(kinds(), ["v1/configmaps"]);
 }
+
+/// A key that hangs from its second read on.
+struct HangingKey {
+    reads: Arc<AtomicUsize>,
+    gate: Mutex<Receiver<()>>,
+}
+
+impl SnapshotKey for HangingKey {
+    fn read(&self, to: &mut [u8; 32]) -> Result<(), Error> {
+        to.fill(7);
+        if self.reads.fetch_add(1, Ordering::SeqCst) > 0 {
+            let _open = self.gate.lock().recv();
+        }
+        Ok(())
+    }
+}
+
+/// Seen: the drop waited for another read.
+#[test]
+fn a_key_that_hangs_during_a_write_is_not_asked_again_at_the_end() {
+    let directory = TempDirectory::new("snapshot-key-hangs");
+    let (open, gate) = channel();
+    let reads = Arc::new(AtomicUsize::new(0));
+    let key = HangingKey {
+        reads: Arc::clone(&reads),
+        gate: Mutex::new(gate),
+    };
+    let path = directory.join("snapshot");
+    let options = SnapshotOptions::new(&path, key).interval(PATIENCE);
+    let snapshot = Snapshot::open(options).unwrap();
+    let secrets = manager(&FakeSource::new(), ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    while reads.load(Ordering::SeqCst) < 2 {
+        drop(snapshot.write_by(Clock::system().after(Duration::from_millis(10))));
+    }
+    drop(snapshot);
+    assert_eq!(reads.load(Ordering::SeqCst), 2);
+    drop(open);
+}

@@ -85,6 +85,8 @@ fn b14_a_health_check_names_the_informers_whose_requests_fail_and_says_why() {
     let error = set.health().unwrap_err();
     assert_eq!(error.kind(), down().kind());
     let text = error.to_string();
+    // A page of probes has the kind in place of the servers' words.
+    assert_eq!(error.last_error().unwrap().to_string(), text);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 3, "{text}");
     let rows = [

@@ -61,6 +61,7 @@ fn is_3_an_informer_that_cannot_start_fails_the_start() {
     let nodes = set.informer_in::<Node>(&Scope::namespace("shop")).unwrap();
     let error = set.start().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().starts_with("nodes (shop): "), "{error}");
     assert!(nodes.is_stopped());
 }
 

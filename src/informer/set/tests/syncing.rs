@@ -308,7 +308,14 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     let refusal = "failed to list pods: pods is forbidden";
     assert_eq!(denied.to_string(), refusal);
     assert!(set.members()[1].status().refusal.is_some());
-    let text = result.into_result().unwrap_err().to_string();
+    let error = result.into_result().unwrap_err();
+    let text = error.to_string();
+    // A page of probes has the kind in place of the servers' words.
+    let words = error.last_error().unwrap().to_string();
+    assert!(
+        words.starts_with("pods: ") && text.ends_with(&words),
+        "{words}"
+    );
     assert_eq!(
         text,
         "failed to sync all caches: pods, secrets: refused by the server\n\
