@@ -46,6 +46,19 @@ fn kubeconfig(server: &str, token: &Path) -> String {
     )
 }
 
+/// Makes a `ConfigMap` of one key, `tax`.
+fn set(server: &ApiServer, name: &str) {
+    let map = objects::config_map("shop", name, "", &[("tax", "7")]);
+    server.apply(&map).unwrap();
+}
+
+/// Makes a pipe at `pipe`, and the file of the token that a kubeconfig names.
+fn make_pipe(pipe: &Path, token: &Path) {
+    let made = Command::new("mkfifo").arg(pipe).status();
+    assert!(made.unwrap().success());
+    fs::write(token, "made-up").unwrap();
+}
+
 /// Seen: a pipe held up the agent without end, behind its signals too, and `/dev/zero` swelled it.
 #[test]
 fn what_is_no_plain_file_is_refused_by_name() {
@@ -97,12 +110,9 @@ fn what_is_no_plain_file_is_refused_by_name() {
 fn a_kubeconfig_may_be_a_pipe() {
     let directory = TempDirectory::new("agent-pipe");
     let (pipe, token) = (directory.join("pipe"), directory.join("token"));
-    let made = Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.unwrap().success());
-    fs::write(&token, "made-up").unwrap();
+    make_pipe(&pipe, &token);
     let server = ApiServer::new().unwrap();
-    let map = objects::config_map("shop", "flags", "", &[("tax", "7")]);
-    server.apply(&map).unwrap();
+    set(&server, "flags");
     let config = kubeconfig(&server.url(), &token);
     let ended = std::thread::scope(|scope| {
         scope.spawn(|| fs::write(&pipe, config).unwrap());
@@ -125,12 +135,9 @@ fn replace(file: &Path, text: &str) {
 fn a_configuration_that_changes_while_the_agent_starts_is_read_again() {
     let directory = TempDirectory::new("agent-changes");
     let (pipe, token) = (directory.join("pipe"), directory.join("token"));
-    let made = Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.unwrap().success());
-    fs::write(&token, "made-up").unwrap();
+    make_pipe(&pipe, &token);
     let server = ApiServer::new().unwrap();
-    let map = objects::config_map("shop", "flags", "", &[("tax", "7")]);
-    server.apply(&map).unwrap();
+    set(&server, "flags");
     let (out, config) = (directory.join("out"), directory.join("config"));
     let declare = |name: &str| {
         let directory = out.display();
@@ -158,10 +165,8 @@ fn references_whose_disk_hung_are_read_once_it_answers() {
         };
         let directory = TempDirectory::new("agent-late");
         let server = ApiServer::new().unwrap();
-        for name in ["early", "late"] {
-            let map = objects::config_map("shop", name, "", &[("tax", "7")]);
-            server.apply(&map).unwrap();
-        }
+        set(&server, "early");
+        set(&server, "late");
         let (out, file) = (directory.join("out"), directory.join("references"));
         let has =
             |name: &str| until(|| out.join("shop/configmaps").join(name).join("tax").exists());
@@ -191,10 +196,6 @@ fn a_program_whose_file_system_hangs_holds_up_no_other_and_no_end() {
         };
         let directory = TempDirectory::new("agent-exec-hangs");
         let server = ApiServer::new().unwrap();
-        let set = |name: &str| {
-            let map = objects::config_map("shop", name, "", &[("tax", "7")]);
-            server.apply(&map).unwrap();
-        };
         let (out, config) = (directory.join("out"), directory.join("config"));
         let log = directory.join("log");
         let entries = format!(
@@ -205,10 +206,10 @@ fn a_program_whose_file_system_hangs_holds_up_no_other_and_no_end() {
             log.display()
         );
         replace(&config, &entries);
-        set("a");
+        set(&server, "a");
         let agent = AGENT.start(&["--server", &server.url(), "--config", text(&config)]);
         wait_until_it_hangs(agent.id());
-        set("b");
+        set(&server, "b");
         until(|| log.exists());
         wait_until_it_hangs(agent.id());
         agent.signal(Signal::TERM);
@@ -309,8 +310,7 @@ fn a_key_that_hangs_at_the_end_costs_the_last_snapshot_and_no_end() {
         fs::write(&key, [7; 32]).unwrap();
         fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
         let server = ApiServer::new().unwrap();
-        let map = objects::config_map("shop", "flags", "", &[("tax", "7")]);
-        server.apply(&map).unwrap();
+        set(&server, "flags");
         let url = server.url();
         let flags = ["--server", &url, "--configmap", "shop/flags", "--snapshot"];
         let flags = [&flags[..], &[text(&snapshot), "--snapshot-key", text(&key)]].concat();

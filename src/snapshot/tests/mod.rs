@@ -1230,6 +1230,13 @@ fn a_kind_whose_manager_is_not_attached_stays_in_the_file() {
     assert_eq!(kinds(), ["v1/configmaps"]);
 }
 
+/// Seen: an interval of zero took a core.
+#[test]
+fn no_interval_is_shorter_than_ten_milliseconds() {
+    let zero = SnapshotOptions::new("/nowhere", Key(7)).interval(Duration::ZERO);
+    assert_eq!(zero.interval, Duration::from_millis(10));
+}
+
 /// A key that hangs from its second read on.
 struct HangingKey {
     reads: Arc<AtomicUsize>,
