@@ -289,6 +289,7 @@ mod tests {
         RequestMessage {
             method: "GET".to_owned(),
             target: Target::parse("/api/v1/pods"),
+            is_http_1_0: false,
             headers: header.into_iter().collect(),
             body: Vec::new(),
         }

@@ -48,7 +48,10 @@ pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
             set_default(object, "/status/loadBalancer", json!({}));
             fill_in_ports(object.pointer_mut("/spec/ports"));
         }
-        (CRD_GROUP, CRDS) => establish(object),
+        (CRD_GROUP, CRDS) => {
+            fill_in_names(object);
+            establish(object);
+        }
         ("policy", "poddisruptionbudgets") => {
             for count in ["current", "desired"] {
                 set_default(object, &format!("/status/{count}Healthy"), json!(0));
@@ -225,6 +228,19 @@ fn fill_in_ports(ports: Option<&mut Value>) {
         let number = port.get("port").cloned().unwrap_or(Value::Null);
         set_default(port, "/targetPort", number);
     }
+}
+
+/// Fills in the names of a definition that follow from its kind.
+fn fill_in_names(definition: &mut Value) {
+    let kind = definition.pointer("/spec/names/kind");
+    let kind = kind.and_then(Value::as_str).unwrap_or_default().to_owned();
+    if kind.is_empty() {
+        return;
+    }
+    let singular = json!(kind.to_ascii_lowercase());
+    set_default(definition, "/spec/names/singular", singular);
+    let list_kind = json!(format!("{kind}List"));
+    set_default(definition, "/spec/names/listKind", list_kind);
 }
 
 /// Marks a definition as accepted and established at once.

@@ -229,11 +229,10 @@ impl AnswerForm {
         let objects: Vec<_> = objects.iter().map(|object| self.told(object)).collect();
         match self.shape {
             AnswerShape::Objects => {
-                let kind = format!("{}List", resource.kind());
                 text.extend_from_slice(
                     format!(
                         r#"{{"kind":{},"apiVersion":{},"metadata":{metadata},"items":["#,
-                        Value::from(kind),
+                        Value::from(resource.list_kind()),
                         Value::from(resource.api_version())
                     )
                     .as_bytes(),

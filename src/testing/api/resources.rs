@@ -29,6 +29,8 @@ use crate::sync::Arc;
 pub struct ApiResource {
     resource: Resource,
     singular: Cow<'static, str>,
+    /// The kind of its lists, if a CRD names one.
+    list_kind: Option<String>,
     short_names: Vec<Cow<'static, str>>,
     categories: Vec<Cow<'static, str>>,
     traits: Traits,
@@ -62,6 +64,7 @@ impl ApiResource {
         Self {
             resource,
             singular,
+            list_kind: None,
             short_names: Vec::new(),
             categories: Vec::new(),
             traits: Traits {
@@ -137,6 +140,14 @@ impl ApiResource {
 
     pub(super) fn kind(&self) -> &str {
         self.resource.kind()
+    }
+
+    /// The kind of its lists.
+    pub(super) fn list_kind(&self) -> Cow<'_, str> {
+        match &self.list_kind {
+            Some(kind) => Cow::Borrowed(kind),
+            None => Cow::Owned(format!("{}List", self.kind())),
+        }
     }
 
     pub(super) fn is_namespaced(&self) -> bool {
@@ -453,6 +464,7 @@ fn versions_of(definition: &Value, is_wanted: impl Fn(&Value) -> bool) -> Vec<Ap
         if !singular.is_empty() {
             made = made.singular(singular);
         }
+        made.list_kind = Some(text("/spec/names/listKind")).filter(|kind| !kind.is_empty());
         made.short_names = texts("/spec/names/shortNames");
         made.categories = texts("/spec/names/categories");
         if version.pointer("/subresources/status").is_some() {

@@ -97,7 +97,8 @@ impl Route {
         let (resource, namespace, rest) = match rest {
             // Objects in a namespace; the namespace itself, and its status, are below.
             ["namespaces", namespace, plural, rest @ ..]
-                if find(plural).is_some_and(|found| found.is_namespaced()) =>
+                if !namespace.is_empty()
+                    && find(plural).is_some_and(|found| found.is_namespaced()) =>
             {
                 (find(plural), Some((*namespace).to_owned()), rest)
             }
@@ -114,7 +115,9 @@ impl Route {
         let (name, subresource) = match rest {
             [] => ("", ""),
             [name] => (*name, ""),
-            [name, "status"] if resource.traits().has_status => (*name, "status"),
+            [name, "status"] if !name.is_empty() && resource.traits().has_status => {
+                (*name, "status")
+            }
             _ => return Err(Refusal::no_such_path()),
         };
         if !name.is_empty() && resource.is_namespaced() && namespace.is_none() {
@@ -213,6 +216,11 @@ mod tests {
             ("GET", "/api/v1/gadgets", "404"),
             ("GET", "/api/v1/namespaces/shop/nodes", "404"),
             ("PUT", "/api/v1/namespaces/shop/pods", "405"),
+            ("POST", "/api/v1/namespaces//configmaps", "404"),
+            ("GET", "/api/v1/namespaces//pods", "404"),
+            ("GET", "/api/v1/namespaces//pods/web", "404"),
+            ("GET", "/api/v1/namespaces//status", "404"),
+            ("PUT", "/api/v1/namespaces/shop/pods//status", "404"),
             ("GET", "/api/v1", "server"),
             ("GET", "/apis/apps/v1/", "server"),
             ("GET", "/version", "server"),

@@ -34,7 +34,8 @@ use crate::testing::http::{
 ///
 /// A test writes by value, without a request: [`create`](Self::create), [`apply`](Self::apply),
 /// [`delete`](Self::delete). Such writes set the status too, create a missing namespace, and delete
-/// pods at once.
+/// pods at once. An object of a kind with namespaces that names none is in `default`, as kubectl
+/// takes it.
 ///
 /// All its times follow its [`clock`](crate::testing::ApiServerBuilder::clock), including
 /// `creationTimestamp`, bookmarks and the time-outs of watches.
@@ -196,7 +197,8 @@ impl ApiServer {
         let backend = self.backend();
         let mut state = backend.storage.lock();
         let resource = known(&state, resource)?;
-        let route = ObjectRoute::to_object(&resource, key.namespace(), key.name());
+        let namespace = or_default(&resource, key.namespace());
+        let route = ObjectRoute::to_object(&resource, namespace, key.name());
         let deleted = self
             .writer()
             .delete(&mut state, &route, &DeleteRequest::default());
@@ -227,7 +229,7 @@ impl ApiServer {
     pub fn get_value(&self, resource: &Resource, key: &ObjectKey) -> Result<Option<Value>, Error> {
         let state = self.backend().storage.lock();
         let resource = known(&state, resource)?;
-        let key = storage_key_of(key.namespace(), key.name());
+        let key = storage_key_of(or_default(&resource, key.namespace()), key.name());
         let found = state.get(&resource.storage_key(), &key);
         Ok(found.map(|found| found.value_as(&resource)))
     }
@@ -438,16 +440,22 @@ impl ApiServer {
             let (api_version, kind) = (text("apiVersion"), text("kind"));
             no_such_kind(&format!("{kind:?} of {api_version:?}"))
         })?;
-        let (namespace, name) = (
-            metadata_text(object, "namespace"),
-            metadata_text(object, "name"),
-        );
+        let namespace = or_default(&resource, metadata_text(object, "namespace"));
+        let name = metadata_text(object, "name");
         let route = ObjectRoute::to_object(&resource, namespace, name);
         let checked = check_type(&resource, object);
         let written =
             checked.and_then(|()| write(self.writer(), &mut state, &route, object.clone()));
         written.map_err(|refusal| failed(&refusal))
     }
+}
+
+/// The namespace of an object that may name none, as kubectl takes it.
+fn or_default<'a>(resource: &ApiResource, namespace: &'a str) -> &'a str {
+    if namespace.is_empty() && resource.is_namespaced() {
+        return "default";
+    }
+    namespace
 }
 
 fn known(state: &StorageState, resource: &Resource) -> Result<Arc<ApiResource>, Error> {

@@ -206,7 +206,7 @@ fn complaint(
     told: &str,
     name: &str,
 ) -> Option<FieldComplaint> {
-    let is_label = matches!(resource.plural(), "namespaces" | "services");
+    let is_label = resource.is("", "namespaces") || resource.is("", "services");
     let max = if is_label { 63 } else { 253 };
     let is_valid =
         name.len() <= max && name.split('.').all(is_dns_label) && !(is_label && name.contains('.'));
@@ -240,7 +240,8 @@ pub(super) fn check_update(
 ) -> Result<(), Refusal> {
     let mut complaints = metadata_complaints(resource, new);
     let is_immutable = old.get("immutable").and_then(Value::as_bool) == Some(true);
-    if is_immutable && matches!(resource.plural(), "secrets" | "configmaps") {
+    let can_be_immutable = resource.is("", "secrets") || resource.is("", "configmaps");
+    if is_immutable && can_be_immutable {
         let message = "field is immutable when `immutable` is set";
         for field in ["immutable", "data", "binaryData"] {
             if old.get(field) != new.get(field) {
@@ -291,6 +292,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::object::Resource;
     use crate::testing::api::resources::KindRegistry;
 
     #[test]
@@ -346,5 +348,24 @@ mod tests {
             "Secret \"a\" is invalid: data: Forbidden: field is immutable when `immutable` is set";
         assert_eq!(refused.message(), expected);
         assert!(check_update(secrets, &old, &old).is_ok());
+    }
+
+    #[test]
+    fn kinds_of_other_groups_have_no_rules_of_core_kinds_with_their_names() {
+        let of = |group: &'static str, plural: &'static str, kind: &'static str| {
+            ApiResource::new(Resource::new(group, "v1", plural, kind))
+        };
+        let named = json!({"metadata": {"name": "a.b"}});
+        for (group, is_taken) in [("", false), ("x.io", true)] {
+            let services = of(group, "services", "Service");
+            assert_eq!(check_name(&services, &named).is_ok(), is_taken, "{group}");
+        }
+        let old = json!({"metadata": {"name": "a"}, "immutable": true, "data": {"k": "dg=="}});
+        let new = json!({"metadata": {"name": "a"}, "immutable": true, "data": {"k": "eA=="}});
+        for (group, may_change) in [("", false), ("x.io", true)] {
+            let secrets = of(group, "secrets", "Secret");
+            let changed = check_update(&secrets, &old, &new);
+            assert_eq!(changed.is_ok(), may_change, "{group}");
+        }
     }
 }

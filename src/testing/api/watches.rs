@@ -15,7 +15,7 @@ use super::routes::ObjectRoute;
 
 use super::selectors::ObjectFilter;
 use super::storage::{Compacted, Storage, StorageChange, StorageState, StoredVersion};
-use crate::clock::{Deadline, later};
+use crate::clock::{Clock, Deadline, later};
 use crate::sync::{Arc, Monitor, MutexGuard};
 use crate::testing::http::{Piece, Pieces};
 use crate::testing::recording::Target;
@@ -315,6 +315,28 @@ impl Pieces for ServedWatchBody {
         drop(state);
         drop(registration);
         piece
+    }
+
+    /// The end of its time is withheld too: a client must give up by itself.
+    fn withhold(&mut self, due: Deadline, clock: &Clock, stop: &StopToken) -> Option<Piece> {
+        let storage = Arc::clone(&self.storage);
+        let registration = stop.register(&storage.wake(&self.kind));
+        let mut state = storage.lock();
+        let end = loop {
+            if stop.is_stopped() || state.epoch != self.epoch {
+                break Some(Piece::Cut);
+            }
+            if state.expired_watches != self.expired_watches {
+                break Some(Piece::End);
+            }
+            if clock.has_passed(due) {
+                break None;
+            }
+            state = storage.wait_for_change(&self.kind, state, due);
+        };
+        drop(state);
+        drop(registration);
+        end
     }
 }
 

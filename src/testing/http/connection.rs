@@ -65,6 +65,10 @@ impl<S: Backend> ServerCore<S> {
     ) -> io::Result<Flow> {
         let tls = self.tls.lock().clone();
         let Some(tls) = tls else {
+            let flow = without_handshake(act, stop);
+            if flow != Flow::On {
+                return Ok(flow);
+            }
             return ServedConnection::new(self, number, socket, stop, Vec::new()).run(raw);
         };
         let patience = Patience::begun(self.request_wait);
@@ -113,6 +117,16 @@ const REST_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The beginnings of plain requests to which Go gives that answer.
 const PLAIN: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
+
+/// The effect of a fault of the handshake on a connection that has none.
+fn without_handshake(act: Option<&Act>, stop: &StopToken) -> Flow {
+    match act {
+        Some(Act::Certificate(_) | Act::ClientCertificate) => Flow::Close,
+        act => act
+            .and_then(WireFault::of)
+            .map_or(Flow::On, |fault| fault.without_handshake(stop)),
+    }
+}
 
 type ServerStream = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
 
@@ -198,6 +212,16 @@ impl<T: Read> Read for Requesting<'_, T> {
             self.patience = Patience::begun(self.patience.wait);
         }
         Ok(count)
+    }
+}
+
+impl<T: Write> Write for Requesting<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
     }
 }
 
@@ -344,8 +368,7 @@ impl<'a, S: Backend, T: Read + Write> ServedConnection<'a, S, T> {
             stream: &mut self.stream,
             stop: self.stop,
             fault: wire.as_ref().and_then(WireFault::of),
-            is_watch: request.target.is_watch(),
-            has_body: request.method != "HEAD",
+            request,
         }
         .send(reply, wire.as_ref())
     }
@@ -367,8 +390,7 @@ struct Sending<'a, T> {
     stream: &'a mut T,
     stop: &'a StopToken,
     fault: Option<WireFault>,
-    is_watch: bool,
-    has_body: bool,
+    request: &'a RequestMessage,
 }
 
 impl<T: Read + Write> Sending<'_, T> {
@@ -387,18 +409,10 @@ impl<T: Read + Write> Sending<'_, T> {
                 }
             }
         }
-        let is_stated = reply
-            .headers
-            .iter()
-            .any(|(name, _)| name == "content-length");
-        let framing = if is_stated || !self.has_body {
-            Framing::Length
-        } else {
-            Framing::Chunked
-        };
+        let framing = Framing::of(self.request, &reply.headers);
         let head = head(reply.status, &reply.headers, framing);
         let mut flow = self.write(Sent::Head, &head, Framing::Length)?;
-        if !self.has_body {
+        if !self.has_body() {
             return Ok(flow);
         }
         while flow == Flow::On {
@@ -418,6 +432,10 @@ impl<T: Read + Write> Sending<'_, T> {
         Ok(flow)
     }
 
+    fn has_body(&self) -> bool {
+        self.request.method != "HEAD"
+    }
+
     /// Sends bytes as far as the fault allows.
     fn write(&mut self, part: Sent, bytes: &[u8], framing: Framing) -> io::Result<Flow> {
         let stream = &mut *self.stream;
@@ -435,7 +453,7 @@ impl<T: Read + Write> Sending<'_, T> {
     fn send_with_length(&mut self, mut reply: Reply<'_>, by: i64) -> io::Result<Flow> {
         let mut body = Vec::new();
         let mut stated = by;
-        if !self.is_watch {
+        if !self.request.target.is_watch() {
             while let Piece::Bytes(bytes) = reply.body.next(self.stop) {
                 body.extend_from_slice(&bytes);
             }
@@ -448,7 +466,7 @@ impl<T: Read + Write> Sending<'_, T> {
         reply.headers.push(length);
         let head = head(reply.status, &reply.headers, Framing::Length);
         self.stream.write_all(&head)?;
-        if self.has_body {
+        if self.has_body() {
             self.stream.write_all(&body)?;
         }
         self.stream.flush()?;

@@ -1,4 +1,5 @@
 //! The HTTP/1.1 of a test server: requests in, bodies out, both in chunks or with a stated length.
+//! Clients of HTTP/1.0 are answered, too.
 
 use std::io::{self, Read, Write};
 
@@ -10,6 +11,9 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The maximum size of a request's body, as in kube-apiservers.
 pub(super) const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+/// What a client waits for before it sends its body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
 const TOO_LONG: &str = "the body of the request is too long";
 
 /// A request.
@@ -17,6 +21,8 @@ const TOO_LONG: &str = "the body of the request is too long";
 pub(in crate::testing) struct RequestMessage {
     pub(in crate::testing) method: String,
     pub(in crate::testing) target: Target,
+    /// Whether the client speaks HTTP/1.0: it knows no chunks, and keeps no connection.
+    pub(in crate::testing) is_http_1_0: bool,
     pub(in crate::testing) headers: Vec<(String, String)>,
     pub(in crate::testing) body: Vec<u8>,
 }
@@ -31,8 +37,16 @@ impl RequestMessage {
     }
 
     pub(in crate::testing) fn wants_close(&self) -> bool {
-        self.header("connection")
-            .is_some_and(|value| value.eq_ignore_ascii_case("close"))
+        let connection = self.header("connection");
+        // A connection of HTTP/1.0 may be closed, even if its client would keep it.
+        self.is_http_1_0 || connection.is_some_and(|value| value.eq_ignore_ascii_case("close"))
+    }
+
+    /// Whether the client sends its body only when it is told to.
+    fn awaits_continue(&self) -> bool {
+        let expected = self.header("expect");
+        !self.is_http_1_0
+            && expected.is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
     }
 }
 
@@ -52,9 +66,10 @@ impl Requests {
     }
 
     /// Blocks until the next request has come; `None` when the client closed before one began.
+    /// Tells a client that waits with its body to send it.
     pub(in crate::testing) fn next(
         &mut self,
-        stream: &mut impl Read,
+        stream: &mut (impl Read + Write),
     ) -> io::Result<Option<RequestMessage>> {
         let end = loop {
             if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
@@ -74,18 +89,31 @@ impl Requests {
         };
         let head: Vec<u8> = self.buffer.drain(..end.saturating_add(4)).collect();
         let mut request = parse(&head)?;
-        request.body = if request.header("transfer-encoding").is_some() {
-            self.chunks(stream)?
-        } else {
-            let length = match request.header("content-length") {
-                None => 0,
-                Some(text) => text
-                    .parse()
-                    .map_err(|_not_a_number| invalid("content-length"))?,
-            };
-            self.take(stream, length)?
-        };
+        request.body = self.body(&request, stream)?;
         Ok(Some(request))
+    }
+
+    fn body(
+        &mut self,
+        request: &RequestMessage,
+        stream: &mut (impl Read + Write),
+    ) -> io::Result<Vec<u8>> {
+        let length = if request.header("transfer-encoding").is_some() {
+            None
+        } else {
+            Some(stated_length(request)?)
+        };
+        // A body that has come needs no word, and one that is too long is refused at once.
+        let is_missing =
+            length.is_none_or(|length| self.buffer.len() < length && length <= BODY_BYTES_MAX);
+        if is_missing && request.awaits_continue() {
+            stream.write_all(CONTINUE)?;
+            stream.flush()?;
+        }
+        match length {
+            None => self.chunks(stream),
+            Some(length) => self.take(stream, length),
+        }
     }
 
     /// Reads a body in chunks. Ignores chunk extensions and trailers.
@@ -152,6 +180,16 @@ impl Requests {
     }
 }
 
+/// The length of a body that is not in chunks.
+fn stated_length(request: &RequestMessage) -> io::Result<usize> {
+    match request.header("content-length") {
+        None => Ok(0),
+        Some(text) => text
+            .parse()
+            .map_err(|_not_a_number| invalid("content-length")),
+    }
+}
+
 /// Refuses bytes early that cannot become a request: the hello of a TLS client may have no end of
 /// line, and its sender waits for an answer.
 fn check_beginning(bytes: &[u8]) -> io::Result<()> {
@@ -170,7 +208,7 @@ fn parse(head: &[u8]) -> io::Result<RequestMessage> {
     let text = std::str::from_utf8(head).map_err(|_not_utf8| invalid("the head of the request"))?;
     let mut lines = text.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');
-    let (Some(method), Some(target), Some("HTTP/1.1"), None) =
+    let (Some(method), Some(target), Some(version @ ("HTTP/1.1" | "HTTP/1.0")), None) =
         (words.next(), words.next(), words.next(), words.next())
     else {
         return Err(invalid("the request line"));
@@ -179,6 +217,7 @@ fn parse(head: &[u8]) -> io::Result<RequestMessage> {
     Ok(RequestMessage {
         method: method.to_owned(),
         target: Target::parse(target),
+        is_http_1_0: version == "HTTP/1.0",
         headers: headers
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect(),
@@ -203,8 +242,20 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 pub(in crate::testing) enum Framing {
     /// `transfer-encoding: chunked`.
     Chunked,
-    /// `content-length`, already among the headers.
+    /// `content-length`, already among the headers. Without it, the end of the connection.
     Length,
+}
+
+impl Framing {
+    /// The framing of an answer to that request, by the answer's headers.
+    pub(in crate::testing) fn of(request: &RequestMessage, headers: &[(String, String)]) -> Self {
+        let is_stated = headers.iter().any(|(name, _)| name == "content-length");
+        if is_stated || request.is_http_1_0 || request.method == "HEAD" {
+            Self::Length
+        } else {
+            Self::Chunked
+        }
+    }
 }
 
 /// Sends status line and headers.
@@ -300,12 +351,72 @@ fn reason(status: u16) -> &'static str {
 mod tests {
     use super::*;
 
+    /// A client that sends these bytes, and what it is told meanwhile.
+    struct Peer<R> {
+        sends: R,
+        told: Vec<u8>,
+    }
+
+    impl<R> Peer<R> {
+        fn of(sends: R) -> Self {
+            let told = Vec::new();
+            Self { sends, told }
+        }
+    }
+
+    impl<R: Read> Read for Peer<R> {
+        fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+            self.sends.read(space)
+        }
+    }
+
+    impl<R> Write for Peer<R> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.told.write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_client_that_waits_with_its_body_is_told_to_send_it() {
+        let length = "content-length: 2";
+        let expects = "content-length: 2\r\nExpect: 100-Continue";
+        let chunked = "transfer-encoding: chunked\r\nexpect: 100-continue";
+        // Whether the body comes behind the head, and whether the client is told to send it.
+        let rows = [
+            ("HTTP/1.1", expects, "ab", true, true),
+            ("HTTP/1.1", expects, "ab", false, false),
+            ("HTTP/1.1", length, "ab", true, false),
+            ("HTTP/1.0", expects, "ab", true, false),
+            ("HTTP/1.1", chunked, "2\r\nab\r\n0\r\n\r\n", true, true),
+        ];
+        for (version, headers, body, is_apart, is_told) in rows {
+            let head = format!("PUT / {version}\r\n{headers}\r\n\r\n");
+            let whole = format!("{head}{body}");
+            let at = if is_apart { head.len() } else { whole.len() };
+            let (first, rest) = whole.as_bytes().split_at(at);
+            let mut peer = Peer::of(first.chain(rest));
+            let request = Requests::new().next(&mut peer).unwrap().unwrap();
+            assert_eq!(request.body, b"ab", "{whole:?}");
+            let expected = if is_told { CONTINUE } else { b"" };
+            assert_eq!(peer.told, expected, "{whole:?}");
+        }
+        let head = "PUT / HTTP/1.1\r\nContent-Length: 3145729\r\nExpect: 100-continue\r\n\r\n";
+        let mut peer = Peer::of(head.as_bytes());
+        let error = Requests::new().next(&mut peer).err().unwrap();
+        assert_eq!(error.to_string(), TOO_LONG);
+        assert!(peer.told.is_empty());
+    }
+
     #[test]
     fn requests_follow_each_other_on_a_connection_however_they_are_cut() {
         let wire =
             b"POST /a?b=c HTTP/1.1\r\nContent-Length: 3\r\nX: y\r\n\r\nabcGET /d HTTP/1.1\r\n\r\n";
         for at in 1..wire.len() {
-            let mut stream = wire[..at].chain(&wire[at..]);
+            let mut stream = Peer::of(wire[..at].chain(&wire[at..]));
             let mut requests = Requests::new();
             let first = requests.next(&mut stream).unwrap().unwrap();
             assert_eq!(
@@ -327,7 +438,7 @@ mod tests {
             3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: z\r\n\r\n\
             GET /d HTTP/1.1\r\n\r\n";
         for at in 1..wire.len() {
-            let mut stream = wire[..at].chain(&wire[at..]);
+            let mut stream = Peer::of(wire[..at].chain(&wire[at..]));
             let mut requests = Requests::new();
             let put = requests.next(&mut stream).unwrap().unwrap();
             assert_eq!(put.body, b"abc0123456789");
@@ -335,25 +446,27 @@ mod tests {
         }
         for head in ["Content-Length: 3145729", "Transfer-Encoding: chunked"] {
             let wire = format!("PUT / HTTP/1.1\r\n{head}\r\n\r\n300001\r\n");
-            let error = Requests::new().next(&mut wire.as_bytes()).err().unwrap();
+            let mut stream = Peer::of(wire.as_bytes());
+            let error = Requests::new().next(&mut stream).err().unwrap();
             assert_eq!(error.to_string(), TOO_LONG);
         }
     }
 
     #[test]
     fn what_is_not_http_is_an_error_and_a_head_without_end_too() {
-        let not_http = Requests::new().next(&mut &b"\x16\x03\x01 hello\r\n\r\n"[..]);
-        assert_eq!(not_http.err().unwrap().kind(), io::ErrorKind::InvalidData);
-        let endless = Requests::new().next(&mut io::repeat(b'a'));
-        assert_eq!(endless.err().unwrap().kind(), io::ErrorKind::InvalidData);
+        fn failure(sends: impl Read) -> io::Error {
+            let next = Requests::new().next(&mut Peer::of(sends));
+            next.err().unwrap()
+        }
+        let not_http = failure(&b"\x16\x03\x01 hello\r\n\r\n"[..]);
+        assert_eq!(not_http.kind(), io::ErrorKind::InvalidData);
+        let endless = failure(io::repeat(b'a'));
+        assert_eq!(endless.kind(), io::ErrorKind::InvalidData);
         let chunked = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
         let trailers = "X: y\r\n".repeat(HEAD_BYTES_MAX);
-        let endless = Requests::new().next(&mut chunked.as_bytes().chain(trailers.as_bytes()));
-        assert_eq!(
-            endless.err().unwrap().to_string(),
-            "the trailers are too long"
-        );
-        let cut = Requests::new().next(&mut &b"GET / HT"[..]);
-        assert_eq!(cut.err().unwrap().kind(), io::ErrorKind::UnexpectedEof);
+        let endless = failure(chunked.as_bytes().chain(trailers.as_bytes()));
+        assert_eq!(endless.to_string(), "the trailers are too long");
+        let cut = failure(&b"GET / HT"[..]);
+        assert_eq!(cut.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -16,7 +16,8 @@ use std::time::Instant;
 use rustls::pki_types::CertificateDer;
 
 use self::message::RequestMessage;
-use crate::worker::StopToken;
+use crate::clock::{Clock, Deadline};
+use crate::worker::{StopToken, WaitEnd};
 
 pub use self::authority::TestAuthority;
 pub use self::faults::{
@@ -42,7 +43,8 @@ pub(super) struct Caller {
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 
-/// An answer. A body without a stated `content-length` is sent in chunks.
+/// An answer. A body without a stated `content-length` is sent in chunks, or to a client of
+/// HTTP/1.0 until the end of the connection.
 pub(super) struct Reply<'a> {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
@@ -59,6 +61,13 @@ pub(super) trait Pieces: Send {
 
     /// Blocks until the next piece, or until the stop.
     fn next(&mut self, stop: &StopToken) -> Piece;
+
+    /// Blocks until `due`, and sends nothing. Returns the end of the body if the stop comes first,
+    /// or if the backend ends it before its time.
+    fn withhold(&mut self, due: Deadline, clock: &Clock, stop: &StopToken) -> Option<Piece> {
+        let ended = stop.wait_until(clock, due);
+        (ended == WaitEnd::Stopped).then_some(Piece::Cut)
+    }
 }
 
 /// A piece of a body.

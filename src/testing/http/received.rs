@@ -42,6 +42,7 @@ impl RequestLog {
             request: RequestMessage {
                 method: request.method.clone(),
                 target: request.target.clone(),
+                is_http_1_0: request.is_http_1_0,
                 headers: request.headers.clone(),
                 body: Vec::new(),
             },
@@ -65,6 +66,7 @@ fn size(request: &RequestMessage) -> usize {
     let RequestMessage {
         method,
         target,
+        is_http_1_0: _,
         headers,
         body: _,
     } = request;
@@ -160,6 +162,7 @@ mod tests {
         let request = RequestMessage {
             method: "GET".to_owned(),
             target: Target::parse(&format!("/{}?a={0}", "p".repeat(10_000))),
+            is_http_1_0: false,
             headers: vec![("x".to_owned(), "y".repeat(30_000))],
             body: Vec::new(),
         };
@@ -177,6 +180,7 @@ mod tests {
         let mut request = RequestMessage {
             method: "GET".to_owned(),
             target: Target::parse("/version"),
+            is_http_1_0: false,
             headers: Vec::new(),
             body: vec![b'x'; 1024],
         };

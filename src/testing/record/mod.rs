@@ -265,6 +265,7 @@ struct Passing<'a> {
     exchange: Exchange,
     arrived: Instant,
     opened: RawAnswer,
+    framing: Framing,
     tap: Tap,
     end: End,
 }
@@ -288,6 +289,7 @@ impl<'a> Passing<'a> {
             end: End::Open,
             end_after: Duration::ZERO,
         };
+        let framing = Framing::of(request, &answer.headers);
         let exchange = Exchange {
             method: request.method.clone(),
             target: request.target.clone(),
@@ -308,21 +310,14 @@ impl<'a> Passing<'a> {
             exchange,
             arrived,
             opened,
+            framing,
             end: End::Open,
         }
     }
 
     fn run(&mut self, client: &mut impl Write, stop: &StopToken) -> io::Result<()> {
         let answer = &self.exchange.answer;
-        let stated = answer
-            .headers
-            .iter()
-            .any(|(name, _)| name == "content-length");
-        let framing = if stated {
-            Framing::Length
-        } else {
-            Framing::Chunked
-        };
+        let framing = self.framing;
         write_head(client, answer.status, &answer.headers, framing)?;
         let mut piece = vec![0; PIECE_BYTES];
         loop {

@@ -137,6 +137,21 @@ fn refusals_pass_and_are_recorded_and_writes_do_not_pass() {
     assert_eq!(recording.exchanges()[0].answer().status(), 403);
 }
 
+#[test]
+fn a_client_of_http_1_0_gets_the_body_without_chunks() {
+    let listed = Exchange::get(SECRETS, Answer::text(200, list()));
+    let server = FixtureServer::replaying(Recording::new().with(listed));
+    let server = server.start().unwrap();
+    let recorder = recorder(&server);
+    let mut socket = TcpStream::connect(recorder.address()).unwrap();
+    write!(socket, "GET {SECRETS} HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    io::Read::read_to_string(&mut socket, &mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(!head.contains("chunked"), "{head}");
+    assert_eq!(body, list());
+}
+
 /// The restarted server is another one on the same port, as a client sees it.
 #[test]
 fn a_server_that_restarts_is_waited_for_until_it_is_ready() {

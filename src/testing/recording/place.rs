@@ -86,6 +86,20 @@ impl PathPlace {
             Path::Collection(..) => None,
         }
     }
+
+    /// The object whose subresource `target` names, such as `status`.
+    fn of_subresource(target: &Target) -> Option<Self> {
+        let (path, subresource) = target.path.rsplit_once('/')?;
+        let Path::Object(place) = Path::parse(path)? else {
+            return None;
+        };
+        // What follows a namespace is a collection in it, but for its own subresources.
+        let is_in_space =
+            place.resource.plural == "namespaces" && place.object.namespace.is_empty();
+        let is_its_own =
+            place.resource.group().is_empty() && matches!(subresource, "status" | "finalize");
+        (!is_in_space || is_its_own).then_some(place)
+    }
 }
 
 impl PathResource {
@@ -144,20 +158,21 @@ impl PathScope {
     }
 }
 
-/// The names in a request, for a collection or one object.
+/// The names in a request, for a collection, one object, or a subresource of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::testing) struct Selected {
     /// The plural, such as `secrets`.
     pub(in crate::testing) plural: String,
     pub(in crate::testing) namespace: Option<String>,
     pub(in crate::testing) name: Option<String>,
-    /// Whether the path itself ends with the name.
+    /// Whether the path itself has the name.
     pub(in crate::testing) is_object: bool,
 }
 
 impl Selected {
     pub(in crate::testing) fn of(target: &Target) -> Option<Self> {
-        if let Some(PathPlace { resource, object }) = PathPlace::of(target) {
+        let place = PathPlace::of_subresource(target).or_else(|| PathPlace::of(target));
+        if let Some(PathPlace { resource, object }) = place {
             return Some(Self {
                 plural: resource.plural,
                 namespace: (!object.namespace.is_empty()).then_some(object.namespace),
@@ -219,6 +234,55 @@ mod tests {
         for (path, expected) in rows {
             let expected = expected.map(|(plural, name)| (plural.to_owned(), name));
             assert_eq!(place(path), expected, "{path}");
+        }
+    }
+
+    /// The plural, the namespace and the name, and whether they are of one object.
+    fn selected(path: &str) -> Option<(String, String, String, bool)> {
+        let selected = Selected::of(&Target::parse(path))?;
+        Some((
+            selected.plural,
+            selected.namespace.unwrap_or_default(),
+            selected.name.unwrap_or_default(),
+            selected.is_object,
+        ))
+    }
+
+    #[test]
+    fn a_subresource_is_of_its_object_and_a_collection_of_its_namespace() {
+        let rows = [
+            (
+                "/apis/apps/v1/namespaces/shop/deployments/web/status",
+                ("deployments", "shop", "web", true),
+            ),
+            (
+                "/api/v1/namespaces/shop/pods/web/eviction?dryRun=All",
+                ("pods", "shop", "web", true),
+            ),
+            ("/api/v1/nodes/n1/status", ("nodes", "", "n1", true)),
+            (
+                "/api/v1/namespaces/shop/status",
+                ("namespaces", "", "shop", true),
+            ),
+            (
+                "/api/v1/namespaces/shop/finalize",
+                ("namespaces", "", "shop", true),
+            ),
+            ("/api/v1/namespaces/shop", ("namespaces", "", "shop", true)),
+            ("/api/v1/namespaces/shop/pods", ("pods", "shop", "", false)),
+            (
+                "/apis/x.io/v1/namespaces/shop/status",
+                ("status", "shop", "", false),
+            ),
+            (
+                "/api/v1/namespaces/shop/pods/web",
+                ("pods", "shop", "web", true),
+            ),
+        ];
+        for (path, (plural, namespace, name, is_object)) in rows {
+            let texts = (plural.to_owned(), namespace.to_owned(), name.to_owned());
+            let expected = (texts.0, texts.1, texts.2, is_object);
+            assert_eq!(selected(path), Some(expected), "{path}");
         }
     }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 mod deletes;
 mod options;
+mod protocol;
 mod upstream;
 mod writes;
 
@@ -16,7 +17,7 @@ use super::{AccessRule, ApiResource, ApiServer};
 use crate::ErrorKind;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::object::Resource;
-use crate::testing::objects;
+use crate::testing::{Act, Fault, objects};
 
 /// An answer with its body as JSON.
 struct Answer {
@@ -343,6 +344,35 @@ fn a_watch_of_some_seconds_has_a_bookmark_before_its_end() {
 }
 
 #[test]
+fn a_watch_of_heartbeats_is_open_until_the_server_ends_its_watches() {
+    let (fake, server) = on_fake_clock();
+    let every = Duration::from_secs(5);
+    server.add_fault(Fault::new(Act::Heartbeats { every }));
+    server.create(&config_map("a", "0")).unwrap();
+    let backup = server.version();
+    let ends: [fn(&ApiServer, u64); 3] = [
+        |server, _| server.cut_watches(),
+        |server, _| server.expire_watches(),
+        |server, backup| server.restore(backup).unwrap(),
+    ];
+    for end in ends {
+        let mut watch = Watch::open(&server, &format!("{MAPS}?watch=1&timeoutSeconds=3"));
+        assert_eq!(server.open_watches(), 1);
+        server.apply(&config_map("a", "1")).unwrap();
+        fake.wait_for_timer(every);
+        fake.advance(every);
+        // One blank line in a chunk: neither an event, nor the end of the watch's time.
+        let mut chunk = [0; 6];
+        watch.0.read_exact(&mut chunk).unwrap();
+        assert_eq!(&chunk, b"1\r\n\n\r\n");
+        end(&server, backup);
+        assert_eq!(watch.told(), "end");
+        drop(watch);
+        assert!(server.wait_for_watches(soon(), |open| open == 0));
+    }
+}
+
+#[test]
 fn a_version_expires_before_a_watch_and_in_the_middle_of_one() {
     let server = ApiServer::new().unwrap();
     let old = server.version();
@@ -537,6 +567,57 @@ fn a_definition_makes_a_kind_and_takes_it_away() {
         &Value::Null,
     );
     assert_eq!((gone.status, get(&server, path).status), (200, 404));
+}
+
+#[test]
+fn a_definition_says_of_which_kind_the_lists_of_its_objects_are() {
+    let server = ApiServer::new().unwrap();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/racks.example.com";
+    let racks = "/apis/example.com/v1/namespaces/default/racks";
+    let mut named = definition(&["v1"]);
+    named["spec"]["names"]["listKind"] = json!("RackCollection");
+    for (definition, expected) in [(definition(&["v1"]), "RackList"), (named, "RackCollection")] {
+        server.apply_value(&definition).unwrap();
+        let list = get(&server, racks);
+        assert_eq!((list.status, &list.body["kind"]), (200, &json!(expected)));
+        let accepted = get(&server, path).body["status"]["acceptedNames"].take();
+        let names = json!({
+            "plural": "racks", "kind": "Rack", "singular": "rack", "listKind": expected,
+        });
+        assert_eq!(accepted, names);
+    }
+}
+
+/// As kubectl takes it.
+#[test]
+fn an_object_that_names_no_namespace_is_in_the_default_one() {
+    let server = ApiServer::new().unwrap();
+    let map = |value: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a"}, "data": {"k": value}})
+    };
+    let made = server.create_value(&map("1")).unwrap();
+    assert_eq!(made["metadata"]["namespace"], "default");
+    server.apply_value(&map("2")).unwrap();
+    let found = get(&server, &format!("{MAPS}/a"));
+    assert_eq!((found.status, &found.body["data"]["k"]), (200, &json!("2")));
+    for namespace in ["", "default"] {
+        let found = server.get::<ConfigMap>(namespace, "a").unwrap().unwrap();
+        assert_eq!(found.metadata.namespace.as_deref(), Some("default"));
+    }
+    server.delete::<ConfigMap>("", "a").unwrap();
+    assert_eq!(get(&server, &format!("{MAPS}/a")).status, 404);
+
+    let nowhere = "POST /api/v1/namespaces//configmaps";
+    let refused = ask(&server, nowhere, &json!({"metadata": {"name": "a"}}));
+    assert_eq!(
+        (refused.status, &refused.body["message"]),
+        (
+            404,
+            &json!("the server could not find the requested resource")
+        )
+    );
+    assert_eq!(get(&server, "/api/v1/configmaps").body["items"], json!([]));
 }
 
 /// The server's answer to bytes that are not a request, while the client keeps its side open.

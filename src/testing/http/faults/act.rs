@@ -18,10 +18,12 @@ pub enum Act {
     /// each n-th connection is a black hole.
     Silent,
     /// Shows a certificate that the client must not accept. Only for servers with certificates of a
-    /// [`TestAuthority`](crate::testing::TestAuthority); others end the connection.
+    /// [`TestAuthority`](crate::testing::TestAuthority); others end the connection, also without
+    /// TLS.
     Certificate(CertificateFlaw),
     /// Takes only clients with a certificate of the server's
-    /// [`TestAuthority`](crate::testing::TestAuthority); others get a TLS alert.
+    /// [`TestAuthority`](crate::testing::TestAuthority); others get a TLS alert. Without TLS, it
+    /// ends the connection.
     ClientCertificate,
 
     /// Answers with a `Status` of the API. Uses up no recorded answer.
@@ -84,7 +86,8 @@ pub enum Act {
     NoBookmarks,
     /// Withholds the changes of watches, but not their bookmarks.
     NoEvents,
-    /// Withholds everything of a watch, and sends blank lines instead.
+    /// Withholds everything of a watch, and sends blank lines instead. The watch still counts as
+    /// open. It ends when the server ends its watches, but not at its time-out.
     Heartbeats {
         /// The wait before each, on the server's clock.
         every: Duration,
@@ -186,6 +189,9 @@ pub enum Unfinished {
 #[non_exhaustive]
 pub enum Part {
     /// The server's side of the TLS handshake. Without TLS: the time before the first request.
+    ///
+    /// No byte passes in that time. So a stall, a cut and a reset take effect at once, whatever
+    /// their number of bytes. There is nothing to dribble, and no bit to flip.
     Handshake,
     /// The status line and the headers.
     Head,

@@ -162,6 +162,7 @@ mod tests {
         RequestMessage {
             method: method.to_owned(),
             target: Target::parse(target),
+            is_http_1_0: false,
             headers: Vec::new(),
             body: Vec::new(),
         }
@@ -233,6 +234,41 @@ mod tests {
         assert_eq!(met(events, &all), [false, false, true, false, false]);
         let objects = Fault::new(Act::Unnamed).name("db");
         assert_eq!(met(objects, &all), [true; 5], "a list may have it");
+    }
+
+    #[test]
+    fn a_request_for_a_subresource_is_one_for_its_object() {
+        const WEB: &str = "PATCH /api/v1/namespaces/shop/pods/web/status";
+        const DEPLOYED: &str = "PUT /apis/apps/v1/namespaces/shop/deployments/web/status";
+        const SPACE: &str = "PUT /api/v1/namespaces/shop/finalize";
+        const OTHER: &str = "PATCH /api/v1/namespaces/shop/pods/db/status";
+        const POST: &str = "POST /api/v1/namespaces/shop/pods/web/eviction";
+        let all = [WEB, DEPLOYED, SPACE, OTHER, POST];
+        let fault = || {
+            Fault::new(Act::Status {
+                code: 409,
+                reason: "Conflict".to_owned(),
+                retry_after: None,
+            })
+        };
+        let pod = || fault().resource("pods").namespace("shop").name("web");
+        let deployment = fault().resource("deployments").namespace("shop");
+        let rows = [
+            (pod(), [true, false, false, false, true]),
+            (pod().verb("patch"), [true, false, false, false, false]),
+            (pod().verb("create"), [false, false, false, false, true]),
+            (
+                deployment.name("web").verb("update"),
+                [false, true, false, false, false],
+            ),
+            (
+                fault().resource("namespaces").name("shop"),
+                [false, false, true, false, false],
+            ),
+        ];
+        for (fault, expected) in rows {
+            assert_eq!(met(fault.clone(), &all), expected, "{fault:?}");
+        }
     }
 
     #[test]

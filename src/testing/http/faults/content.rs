@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::objects::{spoil, write};
 use crate::clock::Clock;
 use crate::testing::http::{Piece, Pieces, Reply};
-use crate::worker::{StopToken, WaitEnd};
+use crate::worker::StopToken;
 
 /// Applies these faults to the answer.
 pub(in crate::testing) fn changed<'a>(
@@ -32,7 +32,11 @@ pub(in crate::testing) fn changed<'a>(
     });
     if let Some(every) = pulse {
         let clock = clock.clone();
-        reply.body = Box::new(Heartbeat { clock, every });
+        reply.body = Box::new(Heartbeat {
+            inner: reply.body,
+            clock,
+            every,
+        });
         return reply;
     }
     let lines = ContentLines {
@@ -58,18 +62,18 @@ pub(in crate::testing) fn changed<'a>(
 }
 
 /// Blank lines instead of a body.
-struct Heartbeat {
+struct Heartbeat<'a> {
+    /// The body, which stays open behind them.
+    inner: Box<dyn Pieces + 'a>,
     clock: Clock,
     every: std::time::Duration,
 }
 
-impl Pieces for Heartbeat {
+impl Pieces for Heartbeat<'_> {
     fn next(&mut self, stop: &StopToken) -> Piece {
         let due = self.clock.after(self.every);
-        match stop.wait_until(&self.clock, due) {
-            WaitEnd::DeadlinePassed => Piece::Bytes(b"\n".to_vec()),
-            WaitEnd::Stopped => Piece::Cut,
-        }
+        let end = self.inner.withhold(due, &self.clock, stop);
+        end.unwrap_or_else(|| Piece::Bytes(b"\n".to_vec()))
     }
 }
 

@@ -122,7 +122,8 @@ impl Fault {
         self
     }
 
-    /// Applies only to requests of that kind, by its plural: `secrets`.
+    /// Applies only to requests of that kind, by its plural: `secrets`. Requests for subresources
+    /// of its objects, such as `status`, are among them.
     #[must_use]
     pub fn resource(mut self, plural: &str) -> Self {
         self.resource = Some(plural.to_owned());

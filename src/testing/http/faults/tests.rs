@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::clock::FakeClock;
 use crate::testing::tests::{Client, soon};
 use crate::testing::{
-    Act, Answer, End, Exchange, Fault, FixtureServer, FixtureServerBuilder, Part, Recording,
-    Unfinished,
+    Act, Answer, CertificateFlaw, End, Exchange, Fault, FixtureServer, FixtureServerBuilder, Part,
+    Recording, Unfinished,
 };
 
 const LIST: &str = "/api/v1/namespaces/shop/secrets";
@@ -229,6 +229,55 @@ fn what_is_silent_half_open_or_stalled_says_nothing_until_the_stop() {
     server.stop();
     assert!(silent.is_closed());
     assert!(half_open.is_closed());
+}
+
+/// The client sends nothing, so that an end of the connection is not taken for a reset.
+#[test]
+fn a_fault_of_the_handshake_ends_a_connection_without_tls_too() {
+    let part = Part::Handshake;
+    let rows = [
+        (Act::Cut { part, after: 0 }, false),
+        (Act::Cut { part, after: 10 }, false),
+        (Act::Certificate(CertificateFlaw::Expired), false),
+        (Act::ClientCertificate, false),
+        (Act::Reset { part, after: 10 }, true),
+    ];
+    for (act, resets) in rows {
+        let fault = Fault::new(act.clone()).connection(1);
+        let server = server().fault(fault).start().unwrap();
+        let mut client = Client::of(server.address());
+        match client.try_read() {
+            Ok(count) => assert!(count == 0 && !resets, "{act:?}"),
+            Err(error) => assert!(resets, "{act:?}: {error}"),
+        }
+        let mut next = Client::of(server.address());
+        next.ask(LIST);
+        assert_eq!(server.requests().len(), 1, "{act:?}");
+    }
+}
+
+#[test]
+fn a_stall_of_the_handshake_reads_nothing_and_a_dribble_of_none_changes_nothing() {
+    let part = Part::Handshake;
+    let stall = Fault::new(Act::Stall { part, after: 10 }).connection(1);
+    let dribble = Act::Dribble {
+        part,
+        bytes: 1,
+        every: Duration::from_secs(60 * 60),
+    };
+    let server = server()
+        .fault(stall)
+        .fault(Fault::new(dribble))
+        .start()
+        .unwrap();
+    let mut stalled = Client::of(server.address());
+    stalled.write("GET", LIST);
+    let mut other = Client::of(server.address());
+    assert_eq!(other.ask(LIST).status, 200);
+    assert_eq!(other.body().unwrap(), BODY);
+    assert_eq!(server.requests().len(), 1);
+    server.stop();
+    assert!(stalled.is_closed());
 }
 
 /// Outgoing connections, and programs that ask for any port, do not get it either.

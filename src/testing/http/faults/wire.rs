@@ -130,6 +130,19 @@ impl WireFault {
         }))
     }
 
+    /// Acts in the place of a handshake that there is not, of which no byte passes.
+    pub(in crate::testing) fn without_handshake(&self, stop: &StopToken) -> Flow {
+        match self.harm {
+            Harm::Stall(_) => {
+                stop.wait();
+                Flow::Close
+            }
+            Harm::Cut(_) => Flow::Close,
+            Harm::Reset(_) => Flow::Reset,
+            Harm::Flip(_) | Harm::Drip(..) => Flow::On,
+        }
+    }
+
     /// The number of these bytes before the selected line.
     fn pass_lines(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
