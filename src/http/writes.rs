@@ -168,9 +168,10 @@ impl Client {
     /// Replaces an object, if it still has the version of `object`. Returns it as the server stored
     /// it.
     ///
-    /// An object without a version replaces any. An object from a cache lacks the fields that only
-    /// writers need, unless the client keeps them ([`Trim::Keep`](super::Trim)): replace one that
-    /// [`get`](Self::get) has read.
+    /// An object without a version replaces any. For some kinds, such as leases and custom
+    /// resources, servers refuse it with the code 422. An object from a cache lacks the fields that
+    /// only writers need, unless the client keeps them ([`Trim::Keep`](super::Trim)): replace one
+    /// that [`get`](Self::get) has read.
     ///
     /// Blocks and fails as [`create`](Self::create) does.
     ///
@@ -208,8 +209,7 @@ impl Client {
         deadline: impl IntoDeadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let request = options.request::<K>(self, "PUT", &object.key())?;
-        let request = request.json(object)?;
-        self.write(request, deadline)
+        self.write(request.json(object)?, deadline)
     }
 
     /// Patches the object with `key`. Returns it as the server stored it, with the fields that

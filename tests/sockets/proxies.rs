@@ -685,17 +685,20 @@ fn writes_go_through_each_kind_of_proxy_and_are_never_sent_twice() {
 #[test]
 fn the_certificate_of_a_proxy_is_checked() {
     let server = Server::start();
-    let client = client_of(&plain().with_proxy(&server.tls_url()).unwrap());
-    let error = failure(&server, &client, |peer| {
-        let mut socket = peer.into_stream();
-        let mut connection = ServerConnection::new(of_all_names()).unwrap();
-        while connection.is_handshaking() && connection.complete_io(&mut socket).is_ok() {}
-    });
-    assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
-    assert!(
-        error.to_string().contains("the proxy https://127.0.0.1:"),
-        "{error}"
-    );
+    let config = plain().with_proxy(&server.tls_url()).unwrap();
+    // To do without the server's certificate says nothing about the proxy's.
+    for config in [config.clone(), config.with_insecure_skip_tls_verify()] {
+        let error = failure(&server, &client_of(&config), |peer| {
+            let mut socket = peer.into_stream();
+            let mut connection = ServerConnection::new(of_all_names()).unwrap();
+            while connection.is_handshaking() && connection.complete_io(&mut socket).is_ok() {}
+        });
+        assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
+        assert!(
+            error.to_string().contains("the proxy https://127.0.0.1:"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

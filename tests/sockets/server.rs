@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use super::PATIENCE;
 
 /// The head of a chunked answer.
-const CHUNKED: &str =
+pub(crate) const CHUNKED: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// Listens on a port of loopback.

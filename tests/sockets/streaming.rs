@@ -12,7 +12,7 @@ use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
 use kubecache::worker::StopToken;
 
-use super::server::Server;
+use super::server::{CHUNKED, Server};
 use super::{
     PATIENCE, bookmark, client, get, list, next_bookmark, open, secret, secret_list, secrets,
 };
@@ -517,5 +517,42 @@ fn rs_6_an_event_of_an_unknown_type_or_of_no_kind_ends_the_watch_and_a_list_foll
         reflector.stop();
         let told = told.try_recv().unwrap();
         assert!(told.contains(words), "{event}: {told}");
+    }
+}
+
+/// A watch that has used up all bytes waits for the socket, unless its body has ended.
+#[test]
+fn a_watch_ends_with_its_body_however_that_ends() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let line = bookmark("7");
+    let length = line.len() + 2;
+    let of_length = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ";
+    let chunked = format!("{:x}\r\n{line}\r\n", line.len());
+    let ends: [(String, &[&str]); 4] = [
+        (format!("{of_length}{length}\r\n\r\n{line}"), &["\r\n"]),
+        (format!("{of_length}{length}\r\n\r\n{line}\r\n"), &[]),
+        (format!("{CHUNKED}{chunked}"), &["0\r\n", "\r\n"]),
+        (format!("{CHUNKED}{chunked}0\r\n\r\n"), &[]),
+    ];
+    for (head, rest) in ends {
+        thread::scope(|scope| {
+            let (told, tell) = crossbeam_channel::unbounded();
+            let client = &client;
+            let watching = scope.spawn(move || {
+                let mut watch = open(&*secrets(client));
+                told.send(next_bookmark(&mut *watch)).unwrap();
+                watch.next(Clock::system().after(PATIENCE)).unwrap()
+            });
+            let mut peer = server.accept();
+            peer.request();
+            peer.write(head);
+            assert_eq!(tell.recv_timeout(PATIENCE).unwrap(), "7");
+            for part in rest {
+                peer.write(part);
+            }
+            let end = watching.join().unwrap();
+            assert!(matches!(end, Next::Ended(None)), "{end:?}");
+        });
     }
 }

@@ -246,13 +246,15 @@ fn tls_of_proxy(config: &Config, url: &ProxyUrl) -> Result<Tls, Error> {
     };
     own.tls.identity = None;
     own.tls.server_name = None;
+    own.tls.insecure_skip_verify = false;
     own.tls.of_proxy = true;
     if let Some(of_server) = &config.tls.authorities {
         let mut both = of_server.loaded()?.bytes.to_vec();
         // A system without a bundle leaves those of the server.
-        if let Ok(of_system) = system_authorities(&config.environment) {
+        let of_system = system_authorities(&config.environment);
+        if let Ok(of_system) = of_system.and_then(|pem| pem.loaded()) {
             both.push(b'\n');
-            both.extend_from_slice(&of_system.loaded()?.bytes);
+            both.extend_from_slice(&of_system.bytes);
         }
         let origin = format!("authorities for the proxy {url}");
         own.tls.authorities = Some(Pem::inline(both, origin));

@@ -82,7 +82,7 @@ impl Attempts {
             log::debug!("the system refuses an option of the connection to {address}: {refused}");
         }
         match rustix::net::connect(&socket, &address) {
-            Ok(()) => return Some(TcpStream::from(socket)),
+            Ok(()) => return self.connected(socket, address),
             Err(Errno::INPROGRESS | Errno::INTR) => self.under_way.push((socket, address)),
             Err(error) => self.failed(address, &error.into()),
         }
@@ -111,11 +111,22 @@ impl Attempts {
                 continue;
             }
             match sockopt::socket_error(&socket) {
-                Ok(Ok(())) => won = Some(TcpStream::from(socket)),
+                Ok(Ok(())) => won = self.connected(socket, address).or(won),
                 Ok(Err(error)) | Err(error) => self.failed(address, &error.into()),
             }
         }
         Ok(won)
+    }
+
+    /// The stream of a connection. A connect to a closed port of this machine may get that port as
+    /// its own, and reach itself.
+    fn connected(&mut self, socket: OwnedFd, address: SocketAddr) -> Option<TcpStream> {
+        let stream = TcpStream::from(socket);
+        if stream.local_addr().is_ok_and(|own| own == address) {
+            self.failed(address, &Errno::CONNREFUSED.into());
+            return None;
+        }
+        Some(stream)
     }
 
     fn failed(&mut self, address: SocketAddr, error: &io::Error) {
@@ -191,6 +202,19 @@ mod tests {
 
     fn call(until: NamedDeadline) -> CallContext {
         CallContext::new(&StopToken::never(), until).unwrap()
+    }
+
+    #[test]
+    fn a_connection_to_itself_is_a_refused_one() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = open(any).unwrap();
+        bind(&socket, &any).unwrap();
+        let own = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+        let _begun = rustix::net::connect(&socket, &own);
+        let mut attempts = Attempts::default();
+        assert!(attempts.connected(socket, own).is_none());
+        let text = attempts.failure().to_string();
+        assert!(text.contains("Connection refused"), "{text}");
     }
 
     /// One that listened would answer while a child that another test just forked has it.

@@ -14,7 +14,9 @@ use crate::yaml::Section;
 /// Decodes as Go does, but padding may be missing, as in a text that was cut by hand.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
 );
 
 /// Returns the path in a field, relative to the directory of the kubeconfig.

@@ -95,6 +95,7 @@ fn read(
     };
     let mut merged = Merged::default();
     let (mut looked_at, mut same) = (Vec::new(), options.clone());
+    same.is_again = true;
     same.paths.clear();
     for path in &paths {
         let found = if merged.add_file(path)? {

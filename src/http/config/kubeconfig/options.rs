@@ -58,6 +58,8 @@ pub struct KubeconfigOptions {
     pub(crate) disable_compression: bool,
     pub(crate) plugins: PluginOptions,
     pub(crate) environment: Option<Environment>,
+    /// Whether the files are read again, for the user's credentials alone.
+    pub(super) is_again: bool,
 }
 
 setters! { [] KubeconfigOptions;

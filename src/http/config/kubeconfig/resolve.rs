@@ -73,15 +73,20 @@ pub(super) fn resolve(
     if let Some(namespace) = namespace.or_else(|| environment.pod_namespace()) {
         config.namespace = namespace;
     }
-    config.compression = !cluster.flag("disable-compression")?;
-    if let Some(url) = cluster.text("proxy-url")? {
-        let proxy = ProxyUrl::parse(url).map_err(|why| cluster.error("proxy-url", &why))?;
-        config.proxy = ProxyChoice::Url(proxy);
+    // Only the user's credentials are followed: the rest may be gone by then.
+    if !options.is_again {
+        config.compression = !cluster.flag("disable-compression")?;
+        if let Some(url) = cluster.text("proxy-url")? {
+            let proxy = ProxyUrl::parse(url).map_err(|why| cluster.error("proxy-url", &why))?;
+            config.proxy = ProxyChoice::Url(proxy);
+        }
+        apply(user, options, &mut config)?;
     }
-    apply(user, options, &mut config)?;
     if config.server.https {
         tls.identity = identity(user, options, environment)?;
-        tls.check()?;
+        if !options.is_again {
+            tls.check()?;
+        }
         config.tls = tls;
         config.credentials = credentials(user, options)?;
         if user.has("exec") {
@@ -270,6 +275,10 @@ pub(crate) fn credentials(
     if is_pair {
         let username = username.as_deref().or(user.text("username")?);
         let password = password.as_deref().or(user.text("password")?);
+        if username.is_none() {
+            let why = "--password has no name beside it: add --username";
+            return Err(Error::config(why));
+        }
         let basic = Credentials::basic(username, password);
         return basic.map_err(|why| Error::config(format!("--username: {why}")));
     }

@@ -5,6 +5,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
 /// The remedy if there is no such command.
 pub(super) const INSTALL: &str = "install it";
 
@@ -48,7 +51,7 @@ pub(super) fn find(command: &str, search_path: &OsStr) -> Result<PathBuf, Unfit>
 fn look(path: PathBuf) -> Result<PathBuf, Unfit> {
     let shown = path.display();
     let (why, remedy) = match std::fs::metadata(&path) {
-        Ok(file) if file.is_file() && is_executable(&file) => return Ok(path),
+        Ok(file) if file.is_file() && is_executable(&path, &file) => return Ok(path),
         Ok(file) if file.is_dir() => (format!("{shown} is a directory"), "name a program in it"),
         Ok(_) => (
             format!("{shown} is not executable"),
@@ -65,8 +68,12 @@ fn look(path: PathBuf) -> Result<PathBuf, Unfit> {
     Err(Unfit { why, remedy })
 }
 
-fn is_executable(file: &std::fs::Metadata) -> bool {
-    file.permissions().mode() & 0o111 != 0
+/// Whether the user of this program may execute the file, as Go asks.
+fn is_executable(path: &Path, file: &std::fs::Metadata) -> bool {
+    match accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS) {
+        Err(Errno::NOSYS | Errno::PERM) => file.permissions().mode() & 0o111 != 0,
+        may => may.is_ok(),
+    }
 }
 
 /// Returns the command of a kubeconfig's plugin. A relative path starts from `directory`, which is
@@ -77,14 +84,14 @@ pub(crate) fn resolve(command: &str, directory: &Path) -> String {
     }
     let mut path = PathBuf::new();
     for component in directory.join(command).components() {
-        match component {
-            Component::ParentDir => drop(path.pop()),
-            Component::CurDir => {}
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
-                path.push(component);
-            }
+        if component == Component::ParentDir && (path.file_name().is_some() || path.has_root()) {
+            path.pop();
+        } else if component != Component::CurDir {
+            path.push(component);
         }
     }
+    // A name without a slash would be looked up in PATH.
+    let path = Path::new(if path.has_root() { "" } else { "." }).join(path);
     path.to_string_lossy().into_owned()
 }
 
@@ -104,6 +111,15 @@ mod tests {
             ("/usr/bin/aws", "/usr/bin/aws"),
         ] {
             assert_eq!(resolve(command, directory), expected);
+        }
+        // Without a working directory, a kubeconfig's own path is relative.
+        for (command, directory, expected) in [
+            ("./aws", "", "./aws"),
+            ("../aws", "", "./../aws"),
+            ("../../bin/aws", "cfg", "./../bin/aws"),
+            ("/../bin/aws", "cfg", "/bin/aws"),
+        ] {
+            assert_eq!(resolve(command, Path::new(directory)), expected);
         }
     }
 

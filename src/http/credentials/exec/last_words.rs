@@ -155,13 +155,23 @@ fn without_tokens(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let (mut rest, mut before, mut gap) = (text, "", "");
     while !rest.is_empty() {
-        let end = rest.find(|char| !in_word(char)).unwrap_or(rest.len());
-        let (word, behind) = rest.split_at(end);
-        let (next_gap, next) = behind.split_at(behind.find(in_word).unwrap_or(behind.len()));
+        let mut end = rest.find(|char| !in_word(char)).unwrap_or(rest.len());
+        let word = rest.get(..end).unwrap_or_default();
         let is_assigned = gap.contains('=') || gap.contains(':') && gap.contains(['"', '\'']);
         let is_named = names_secret(before) && (is_assigned || word.len() >= 8 && is_mixed(word));
-        let is_password = gap == ":" && next_gap.starts_with('@');
-        let is_secret = is_named || is_password || looks_like_token(word);
+        // A secret may contain any character.
+        let value_end = rest.find(|char: char| char.is_whitespace() || "\"'".contains(char));
+        let value = rest
+            .get(..value_end.unwrap_or(rest.len()))
+            .unwrap_or_default();
+        let is_behind_user = gap.strip_prefix("://").unwrap_or(gap).starts_with(':')
+            && !gap.contains(char::is_whitespace);
+        let password = value.rfind('@').filter(|_| is_behind_user);
+        let secret_end = is_named.then_some(value.len()).or(password);
+        let is_secret = secret_end.is_some() || looks_like_token(word);
+        end = end.max(secret_end.unwrap_or_default());
+        let (word, behind) = rest.split_at(end);
+        let (next_gap, next) = behind.split_at(behind.find(in_word).unwrap_or(behind.len()));
         shown.push_str(if is_secret { MARK } else { word });
         shown.push_str(next_gap);
         (rest, before, gap) = (next, word, next_gap);
@@ -260,6 +270,9 @@ mod tests {
             "Authorization: Bearer hunter2345",
             "password: hunter2345",
             "https://u:hunter@proxy.test/",
+            "{\"password\":\"a!hunter\"}",
+            "at http://u:S3!hunter@proxy:3128: refused",
+            "token=abc$hunter",
         ] {
             let shown = of(text.as_bytes(), false, None).unwrap();
             assert!(shown.contains(MARK) && !shown.contains("hunter"), "{shown}");

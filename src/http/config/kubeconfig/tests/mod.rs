@@ -331,6 +331,11 @@ fn options_say_who_asks_in_place_of_the_user() {
         both.unwrap_err(),
         "--token stands beside --username or --password: give the one or the other"
     );
+    let nameless = told(|options| options.password("canary"));
+    assert_eq!(
+        nameless.unwrap_err(),
+        "--password has no name beside it: add --username"
+    );
     let odd = told(|options| options.impersonate_group("a\nb"));
     assert_eq!(
         odd.unwrap_err(),
