@@ -1,5 +1,6 @@
 //! The only guard around code of the program: it turns a panic into an error of that call.
 
+use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -74,6 +75,15 @@ pub(crate) fn guard_with_words<T>(
         drop(catch_unwind(AssertUnwindSafe(|| drop(payload))));
         (error, words)
     })
+}
+
+/// Calls code of the program amid other code of it. The caller lets a panic go on later.
+///
+/// # Errors
+///
+/// The panic's payload.
+pub(crate) fn held_back<T>(call: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+    catch_unwind(AssertUnwindSafe(call))
 }
 
 /// Returns the call's result, or the default after a panic, which it only logs.

@@ -312,6 +312,14 @@ fn rows_of_others() -> Vec<Row> {
             "the thread of reflector sink panicked",
         ),
         (
+            "Sink",
+            sink,
+            "stage",
+            NO_LOCK,
+            EndsOwner,
+            "the thread of reflector sink panicked",
+        ),
+        (
             "Runtime",
             relisted,
             "list_pods",
@@ -690,7 +698,9 @@ impl Sink<ConfigMap> for BadSink {
 
     fn begin(&mut self) {}
 
-    fn stage(&mut self, _staging: &mut (), _item: ObjectEvent<ConfigMap>) {}
+    fn stage(&mut self, _staging: &mut (), _item: ObjectEvent<ConfigMap>) {
+        self.0.reach("stage");
+    }
 
     fn commit(&mut self, _staging: (), _of: &Replacement) -> Result<(), Error> {
         self.0.reach("commit");

@@ -20,7 +20,8 @@ impl<K: Object> DeltaFifoHandle<K> {
     /// Whether the consumer has processed the whole first list.
     ///
     /// A queue whose first input is a change instead of a list counts as synced from then on. An
-    /// empty first list syncs at once.
+    /// empty first list syncs at once, except with
+    /// [`atomic_lists`](super::DeltaFifoOptions::atomic_lists).
     pub fn has_synced(&self) -> bool {
         self.state.lock().has_synced()
     }

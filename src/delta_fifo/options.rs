@@ -15,9 +15,9 @@ const EVENTS_MAX: usize = 2_000;
 /// The objects of a queue's consumer: a [`Store`], or another collection to which it applies
 /// deltas.
 ///
-/// The queue asks the view without holding its own lock. It asks on the reflector's thread; there
-/// it asks for many objects only while nothing is being processed. It asks on the consumer's thread
-/// before that processes a deletion.
+/// The queue asks the view without holding its own lock. On the reflector's thread it asks for each
+/// object of a list, also while the consumer processes. It asks for all keys only while nothing is
+/// being processed. It asks on the consumer's thread before that processes a deletion.
 ///
 /// The view must show the result of the deltas processed so far, and nothing else may change it. If
 /// a view panics, the call that asked it fails.

@@ -50,7 +50,7 @@ impl<S> Stage<S> {
     pub(super) fn reflector(&self) -> ReflectorOptions {
         let mut reflector = ReflectorOptions {
             clock: self.clock.clone(),
-            seed: 1,
+            seed: Some(1),
             ..ReflectorOptions::default()
         };
         reflector.backoff.jitter = 0.0;

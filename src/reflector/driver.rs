@@ -153,10 +153,9 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             Action::Apply => self.apply(),
             Action::Stage => self.stage(),
             Action::Bookmark(version) => self.bookmark(&version),
-            Action::Read { until } => {
-                let read = self.read(until);
-                read.unwrap_or_else(|error| Input::Seen(Seen::Error(error)))
-            }
+            Action::Read { until } => self
+                .read(until)
+                .unwrap_or_else(|error| Input::Seen(Seen::Error(error))),
             Action::List { request, fresh } => {
                 self.publish_and_wait();
                 self.list(&request, fresh, stop)
@@ -185,7 +184,8 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         self.core.pauses(Some(until));
         self.publish_and_wait();
         let deadline = Deadline::at(until);
-        let is_expedited = self.waiters.pause(&self.clock, deadline, stop, on_demand);
+        let wakes = (on_demand, !self.core.status().synced);
+        let is_expedited = self.waiters.pause(&self.clock, deadline, stop, wakes);
         self.core.pauses(None);
         if is_expedited {
             Input::Demanded

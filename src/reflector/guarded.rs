@@ -1,8 +1,10 @@
 //! The guard around a reflector's source: a panic in it is an error of that call, and the reflector
 //! goes on.
 
+use std::panic::resume_unwind;
+
 use crate::error::Error;
-use crate::guard::{guard, guard_call, guard_logged};
+use crate::guard::{guard, guard_call, guard_logged, held_back};
 use crate::list_watch::{ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
@@ -44,17 +46,17 @@ impl<K: Object> Guarded<K> {
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
-        let mut sink_failed = None;
+        let mut sink_panic = None;
         let mut guarded_each = |item| {
             // A panic of the sink must not count as the source's, nor the other way round.
-            if sink_failed.is_none() {
-                sink_failed = guard("the sink of a list", || each(item)).err();
+            if sink_panic.is_none() {
+                sink_panic = held_back(|| each(item)).err();
             }
         };
         let page = guard_call(&self.name, || {
             self.source.list(request, stop, &mut guarded_each)
         });
-        sink_failed.map_or(page, Err)
+        sink_panic.map_or(page, |payload| resume_unwind(payload))
     }
 
     pub(super) fn watch(

@@ -1,7 +1,6 @@
 //! The options of a reflector, each with its unit, default and reason.
 
 use std::convert::Infallible;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
@@ -45,7 +44,7 @@ pub struct ReflectorOptions {
     pub(crate) resync_period: Option<Duration>,
     pub(crate) idle_limit: Duration,
     pub(crate) backoff: BackoffOptions,
-    pub(crate) seed: u64,
+    pub(crate) seed: Option<u64>,
     pub(crate) waiters: Option<Waiters>,
     pub(crate) known_version: Option<ResourceVersion>,
     /// The thread sends no request before each of these has closed, such as at the end of an
@@ -85,8 +84,8 @@ setters! { [] ReflectorOptions;
     /// Sets the waits after failures.
     backoff(backoff: BackoffOptions);
 
-    /// Sets the seed of the jitter. Default: random.
-    seed(seed: u64);
+    /// Sets the seed of the jitter. Default: each reflector draws its own.
+    seed(seed: u64) = Some(seed);
 
     /// Sets the counter of the callers that wait for the first sync. While a caller waits, lists
     /// are urgent and retries come soon. Default: no caller waits.
@@ -168,7 +167,7 @@ impl Default for ReflectorOptions {
             resync_period: None,
             idle_limit: IDLE_LIMIT,
             backoff: BackoffOptions::default(),
-            seed: RandomState::new().build_hasher().finish(),
+            seed: None,
             waiters: None,
             known_version: None,
             start_after: Vec::new(),

@@ -8,7 +8,8 @@ use crate::worker::StopToken;
 
 /// The place that one reflector writes to: a store, a queue, or an entry for one object.
 ///
-/// The reflector calls it on its own thread, one call at a time. A slow sink holds up the watch. A
+/// The reflector calls it on its own thread, one call at a time, except for
+/// [`bound`](Self::bound). A slow sink holds up the watch. A
 /// call that may block must end with the reflector's [stop](Self::start). The reflector drops the
 /// sink when it ends.
 pub trait Sink<K: Object>: Send + 'static {
@@ -16,11 +17,12 @@ pub trait Sink<K: Object>: Send + 'static {
     /// was.
     type Staging: Send;
 
-    /// Receives the reflector's stop, before any other call. A call that blocks must end when it is
-    /// raised.
+    /// Receives the reflector's stop, before any other call on its thread. A call that blocks must
+    /// end when it is raised.
     fn start(&mut self, _stop: &StopToken) {}
 
-    /// Receives the maximum number of objects of the content, before the first list.
+    /// Receives the maximum number of objects of the content, before the reflector's thread begins,
+    /// on the thread that makes it.
     ///
     /// Beyond the maximum a sink refuses further objects, from lists and watches alike. It still
     /// applies every change and deletion of the objects that it holds. Default: the sink has no

@@ -23,7 +23,7 @@ struct Callers {
     waiting: usize,
     /// The reflector pauses, and a read may wake it.
     pausing: bool,
-    /// A caller has read the content during this pause.
+    /// A caller has read the content, or begun to wait, during this pause.
     read: bool,
     /// The running request, which the next caller that waits makes urgent.
     request: Option<Arc<dyn Wake>>,
@@ -44,11 +44,14 @@ impl Waiters {
 
     /// Declares that a caller waits, until the guard is dropped. Never blocks on the network.
     ///
-    /// A reflector that backs off before its first sync wakes up and retries fast.
+    /// A reflector that backs off before its first sync wakes up and retries fast, as long as a
+    /// caller waits. After that, a caller that begins to wait counts as one that reads: see
+    /// [`expedite`](Self::expedite).
     pub fn wait(&self) -> WaiterGuard {
         let request = {
             let mut callers = self.0.lock();
             callers.waiting = callers.waiting.saturating_add(1);
+            callers.read |= callers.pausing;
             callers.request.take()
         };
         self.0.notify_all();
@@ -96,21 +99,22 @@ impl Waiters {
         }
     }
 
-    /// Blocks until `deadline`, a stop, or (if `wakes`) a caller that waits or reads. Returns true
-    /// for such a caller.
+    /// Blocks until `deadline`, a stop, or (if `wakes`) a caller that begins to wait or reads, or
+    /// (if `is_first`) one that waits. Returns true for such a caller.
     pub(crate) fn pause(
         &self,
         clock: &Clock,
         deadline: Deadline,
         stop: &StopToken,
-        wakes: bool,
+        (wakes, is_first): (bool, bool),
     ) -> bool {
         let wake: Arc<dyn Wake> = Arc::<Monitor<Callers>>::clone(&self.0);
         let _registration = stop.register(&wake);
         let mut callers = self.0.lock();
-        (callers.pausing, callers.read) = (wakes, false);
+        // Otherwise a caller that waits during a whole outage would end each of its pauses.
+        (callers.pausing, callers.read) = (wakes, is_first && callers.waiting > 0);
         let (end, mut callers) = clock.wait_for(&self.0, callers, deadline, |callers| {
-            let is_expedited = wakes && (callers.waiting > 0 || callers.read);
+            let is_expedited = wakes && callers.read;
             (is_expedited || stop.is_stopped()).then_some(is_expedited)
         });
         callers.pausing = false;

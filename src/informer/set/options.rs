@@ -66,7 +66,7 @@ impl InformerSetOptions {
     /// The first options of the informer with that number.
     pub(super) fn of_informer<K: Object>(&self, name: String, number: u64) -> InformerOptions<K> {
         let mut reflector = self.reflector.clone();
-        reflector.seed = reflector.seed.wrapping_add(number);
+        reflector.seed = reflector.seed.map(|seed| seed.wrapping_add(number));
         reflector.known_version = None;
         let options = InformerOptions::default()
             .resync_period(self.resync_period)

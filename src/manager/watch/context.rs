@@ -121,7 +121,7 @@ impl<K: Object> RunContext<K> {
         let now = self.registry.clock().now();
         let mut own = DefaultHasher::new();
         object.key.hash(&mut own);
-        let seed = self.registry.options.reflector.seed ^ own.finish();
+        let seed = self.registry.clock().seed() ^ own.finish();
         let Some(at) = object.state.lock().absence.given(now, seed) else {
             return;
         };

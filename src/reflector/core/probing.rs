@@ -25,8 +25,7 @@ impl Core {
     /// full: that is as cheap, and repairs any missed change.
     pub(super) fn probe(&mut self) -> Action {
         if self.state.one_object {
-            let asked = ResourceVersion::most_recent();
-            return self.list_at(asked, Cycle::default(), true);
+            return self.list_at(ResourceVersion::most_recent(), Cycle::default(), true);
         }
         self.state.status.phase = Phase::Opening;
         self.step = CoreStep::Probing(self.facts.now);

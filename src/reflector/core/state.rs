@@ -177,7 +177,7 @@ impl ReflectorState {
             unreadable: 0,
             backoff: Backoff::new(options.backoff.clone()),
             fast: Fast::default(),
-            chance: Chance::new(options.seed),
+            chance: Chance::new(options.seed.unwrap_or_else(|| options.clock.seed())),
         }
     }
 

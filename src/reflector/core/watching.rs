@@ -368,16 +368,16 @@ impl Core {
             self.state.note(error, &self.facts);
             return self.reopen_after(lived, after(&watching));
         }
+        self.read_or_relist(watching)
+    }
+
+    /// Reads on, unless a resync is due, or a list for objects that were left out.
+    fn read_or_relist(&mut self, watching: Watching) -> Action {
         let resync_due = self.state.resync_due;
         if resync_due.is_some_and(|due| due <= self.facts.now) {
             self.step = CoreStep::Watching(watching);
             return Action::Resync;
         }
-        self.read_or_relist(watching)
-    }
-
-    /// Reads on, unless a list for objects that were left out is due.
-    fn read_or_relist(&mut self, watching: Watching) -> Action {
         if self.state.relist_due.is_none_or(|due| due > self.facts.now) {
             return self.read(watching);
         }

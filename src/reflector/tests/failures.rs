@@ -3,6 +3,7 @@
 use super::*;
 use crate::ErrorKind;
 use crate::list_watch::WatchEvent;
+use crate::object::ObjectKey;
 use crate::reflector::Phase;
 use crate::testing::{RequestKind, SourceFault};
 use crate::worker::Worker;
@@ -95,6 +96,28 @@ fn a_late_reader_wakes_the_backoff() {
     let (_worker, told) = waiter(&store, Deadline::NEVER);
     assert!(told.recv().unwrap().is_ok(), "without any more time");
     assert_eq!(stage.requests()[..2], ["list 0", "list 0"]);
+}
+
+/// Seen: a caller that waited on a synced store had each retry of a whole outage come at once.
+#[test]
+fn a_caller_that_waits_through_an_outage_shortens_none_of_its_waits() {
+    let stage = Stage::new();
+    stage.set("a", "1");
+    let (store, reflector) = stage.start();
+    store.wait_until_synced(Deadline::NEVER).unwrap();
+    let waiting = store.clone();
+    let _worker = Worker::spawn("waiter", move |_| {
+        drop(waiting.wait_until(&ObjectKey::new("", "b"), |_| false, Deadline::NEVER));
+    });
+    until(|| store.waiters().any());
+    stage.source.fail_all(RequestKind::List, status(500));
+    stage.source.fail_all(RequestKind::Watch, status(500));
+    stage.source.end_watches(None);
+    for wait in [800, 1600, 3200, 6400] {
+        stage.fake.wait_for_timer(millis(wait));
+        stage.fake.advance(millis(wait));
+    }
+    drop(reflector);
 }
 
 /// R4: a refusal that lasts ends the wait as the answer it is; a later success ends that again.

@@ -21,7 +21,7 @@ use crate::reflector::{Reflector, ReflectorOptions};
 use crate::store::{Indexers, Store};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, objects};
-use crate::tests::until::until_some;
+use crate::tests::until::{until, until_some};
 
 /// A fake server, a fake clock, and the options that make waits exact.
 struct Stage {

@@ -132,7 +132,7 @@ impl Simulation {
         let mut chance = Chance::new(seed);
         let mut stage = Stage::new();
         stage.options.backoff.jitter = 1.0;
-        stage.options.seed = seed;
+        stage.options.seed = Some(seed);
         stage.options.page_size = (chance.below(3) == 0).then_some(3);
         stage.options.internal_error_retry = seconds(30 * chance.below(2));
         stage.source.stream_lists(chance.below(2) == 0);

@@ -50,7 +50,7 @@ impl WorldLauncher {
         sink: S,
         mut options: ReflectorOptions,
     ) -> Result<Box<dyn RunHandle>, Error> {
-        options.seed = self.seeds.lock().below(u64::MAX);
+        options.seed = Some(self.seeds.lock().below(u64::MAX));
         let start_after = std::mem::take(&mut options.start_after);
         let source = Arc::new(Guarded::new("sim", Arc::new(link))?);
         let driver = ReflectorDriver::new("sim".to_owned(), source, sink, options, Arc::default())?;

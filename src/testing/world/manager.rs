@@ -95,9 +95,10 @@ impl WorldManager {
             .clock(clock.clone())
             .change_detection(mode)
             .idle_max(idle_max);
-        options.reflector.seed = chance.below(u64::MAX);
+        let seed = chance.below(u64::MAX);
+        options.reflector.seed = Some(seed);
         // A stream of its own, so that a run with a watch for each object is the same.
-        let mut own = Chance::new(options.reflector.seed ^ 0x2f72_b4b0_1c3c_9d77);
+        let mut own = Chance::new(seed ^ 0x2f72_b4b0_1c3c_9d77);
         let above = usize::try_from(own.below(3)).unwrap_or_default();
         let watches_namespaces = mode == ChangeDetection::Watch && own.below(3) == 0;
         if watches_namespaces {

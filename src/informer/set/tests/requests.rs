@@ -169,7 +169,7 @@ fn is_9_each_informer_has_its_own_chance_so_that_they_do_not_retry_in_step() {
         clock: stage.clock.clone(),
         ..ReflectorOptions::default()
     };
-    reflector.seed = 1;
+    reflector.seed = Some(1);
     let set = stage.set_with(InformerSetOptions::default().reflector(reflector));
     set.informer::<ConfigMap>().unwrap();
     set.informer::<Pod>().unwrap();

@@ -211,7 +211,7 @@ impl<K: Object> Starts<K> {
             start_after,
             failure_log: Some(self.failure_log.clone()),
             // Reflectors with one seed would return to a server in step.
-            seed: ReflectorOptions::default().seed,
+            seed: None,
             ..self.context.registry.options.reflector.clone()
         }
     }

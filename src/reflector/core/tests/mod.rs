@@ -69,7 +69,7 @@ impl Stage {
                 ("page", size) => settings.page_size = Some(size.parse().unwrap()),
                 ("resync", period) => settings.resync_period = Some(duration(period)),
                 ("internal", window) => settings.internal_error_retry = duration(window),
-                ("seed", seed) => settings.seed = seed.parse().unwrap(),
+                ("seed", seed) => settings.seed = Some(seed.parse().unwrap()),
                 ("known", version) => settings.known_version = Some(version.into()),
                 ("no-watch-list", _) => settings.watch_list = false,
                 (other, _) => panic!("unknown option {other}"),

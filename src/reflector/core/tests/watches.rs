@@ -441,6 +441,17 @@ const RESYNC: &[(&str, &str, &str)] = &[
     ",
     ),
     (
+        "RF-47: events without a pause do not hold it up",
+        "resync=60s",
+        "
+        +59s added 6        -> apply
+        applied             -> read 1s
+        +1s added 7         -> apply
+        applied             -> resync
+        resynced            -> read 60s
+    ",
+    ),
+    (
         "RF-47: a watch that is opened again keeps the timer",
         "resync=60s",
         "
@@ -771,6 +782,33 @@ fn b11_a_head_that_is_held_back_ends_the_connection() {
     assert_eq!(stage.core.status().failures.count(), 1);
 }
 
+/// Copies of options are of other reflectors: in step, all would return to a server at once.
+#[test]
+fn copies_of_options_draw_their_own_waits_unless_they_have_a_seed() {
+    use super::{Action, Core, Facts, Input, ReflectorOptions};
+    let timeouts = |options: &ReflectorOptions| {
+        let now = options.clock.now();
+        let facts = Facts {
+            now,
+            urgent: false,
+            streams: true,
+            bookmarks: None,
+            left_out: 0,
+        };
+        let timeouts = (0..20).map(|_| {
+            let mut core = Core::new(&options.clone(), String::new(), false, now);
+            let Action::Open(request) = core.step(Input::Start, &facts) else {
+                panic!("a stream");
+            };
+            request.timeout
+        });
+        timeouts.collect::<std::collections::BTreeSet<_>>().len()
+    };
+    let options = ReflectorOptions::default().watch_list(true);
+    assert!(timeouts(&options) > 1);
+    assert_eq!(timeouts(&options.seed(7)), 1);
+}
+
 /// RF-2: unset or small gives 300..600 s, 30 min gives 1800..3600 s; whole seconds.
 #[test]
 fn watch_timeouts() {
@@ -781,7 +819,7 @@ fn watch_timeouts() {
         for seed in 0..200 {
             let options = ReflectorOptions {
                 watch_timeout_min: Duration::from_secs(minimum),
-                seed,
+                seed: Some(seed),
                 watch_list: true,
                 ..ReflectorOptions::default()
             };
