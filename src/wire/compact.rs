@@ -414,6 +414,5 @@ fn nth<'a>(list: &'a [u8], number: &str) -> Option<&'a [u8]> {
         return None;
     }
     let items: Vec<&RawValue> = serde_json::from_slice(list).ok()?;
-    let item = items.get(number.parse::<usize>().ok()?)?;
-    Some(item.get().as_bytes())
+    Some(items.get(number.parse::<usize>().ok()?)?.get().as_bytes())
 }

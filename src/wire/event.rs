@@ -23,6 +23,16 @@ use crate::sync::Arc;
 /// How API servers begin the line of a bookmark.
 const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","#;
 
+/// What stands before, between and behind the kind and the version of its object.
+const USUAL_PARTS: [&str; 3] = [
+    r#"{"kind":""#,
+    r#"","apiVersion":""#,
+    r#"","metadata":{"resourceVersion":""#,
+];
+
+/// How API servers of all versions end the object of a bookmark, behind its version.
+const USUAL_ENDS: [&[u8]; 2] = [br#""}}"#, br#"","creationTimestamp":null}}"#];
+
 /// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -404,6 +414,12 @@ fn skipped<K: Object>(reason: String) -> WatchEvent<K> {
 
 /// RF-27: only the metadata of a bookmark counts.
 fn bookmark<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
+    if let Some(version) = usual_version::<K>(bytes) {
+        return Ok(WatchEvent::Bookmark {
+            resource_version: version.into(),
+            initial_events_end: false,
+        });
+    }
     well_formed(bytes)?;
     let [kind, api_version, metadata] = find_all(bytes, ["kind", "apiVersion", "metadata"]);
     if let Some(found) = item::foreign_kind::<K>(kind, api_version) {
@@ -420,6 +436,19 @@ fn bookmark<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
         resource_version: version.into(),
         initial_events_end: end.is_some_and(|end| spells(end, "true")),
     })
+}
+
+/// The version in a bookmark exactly as API servers write it for objects without other fields.
+fn usual_version<K: Object>(bytes: &[u8]) -> Option<&str> {
+    let text = item::names::<K>()?.find_map(|(api_version, kind)| {
+        let [a, b, c] = USUAL_PARTS;
+        let mut parts = [a, &kind, b, &api_version, c].into_iter();
+        let rest = parts.try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))?;
+        let (version, rest) = rest.split_at_checked(memchr(b'"', rest)?)?;
+        USUAL_ENDS.contains(&rest).then_some(version)
+    });
+    let text = str::from_utf8(text?).ok()?;
+    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
 }
 
 fn failure<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {

@@ -106,7 +106,6 @@ fn set_aside(json: &[u8], kind: &str, why: &str) -> Result<Undecodable, ItemFaul
 }
 
 /// Fails with the reason if `json` is not JSON.
-#[cold]
 pub(super) fn well_formed(json: &[u8]) -> Result<(), String> {
     let parsed = parse::<IgnoredAny>(json);
     parsed.map(drop).map_err(|error| reason::not_json(&error))
@@ -143,7 +142,7 @@ pub(super) fn expected_words<K: Object>(list: &str) -> String {
 
 /// The type names that an object of a `K` may have; `None` if any will do. Servers that cannot send
 /// metadata alone send whole objects.
-fn names<K: Object>() -> Option<impl Iterator<Item = TypeNames>> {
+pub(super) fn names<K: Object>() -> Option<impl Iterator<Item = TypeNames>> {
     let whole = K::resource().type_names();
     let (group, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
     let metadata = K::METADATA_ONLY.then_some((Cow::Borrowed(group), Cow::Borrowed(kind)));

@@ -507,8 +507,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
         self.blank();
-        let ignored = parse::<IgnoredAny>(self.skip()?);
-        ignored.map_err(|_broken| broken("expected value"))?;
+        parse::<IgnoredAny>(self.skip()?).map_err(|_broken| broken("expected value"))?;
         visitor.visit_unit()
     }
 

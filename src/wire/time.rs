@@ -13,8 +13,7 @@ pub(super) fn beyond(text: &str) -> Option<&'static str> {
     }
     // It is a time if the same text with the year before is one.
     let a_year_before = text.replacen("9999", "9998", 1);
-    let is_time = a_year_before.parse::<Timestamp>().is_ok();
-    is_time.then_some(LAST)
+    a_year_before.parse::<Timestamp>().is_ok().then_some(LAST)
 }
 
 /// Reads an RFC 3339 time. A time beyond the range becomes the last one in it.

@@ -10,7 +10,7 @@ fn watch(body: &str) -> Vec<String> {
 const META: &str = r#""metadata":{"name":"a","namespace":"n","resourceVersion":"5"}"#;
 
 /// RF-24, RF-25, RF-26, RF-27, RF-28, RS-9 and B12, row by row.
-const EVENTS: [(&str, &str); 28] = [
+const EVENTS: [(&str, &str); 32] = [
     (
         r#"{"type":"ADDED","object":$SECRET}"#,
         "Added(Secret n/a @5)",
@@ -51,6 +51,34 @@ const EVENTS: [(&str, &str); 28] = [
             r#""annotations":{"k8s.io/initial-events-end":"True"}}}}"#
         ),
         "bookmark @12",
+    ),
+    (
+        concat!(
+            r#"{"type":"BOOKMARK","object":{"kind":"Secret","apiVersion":"v1","#,
+            r#""metadata":{"resourceVersion":"12"}}}"#
+        ),
+        "bookmark @12",
+    ),
+    (
+        concat!(
+            r#"{"type":"BOOKMARK","object":{"kind":"Secret","apiVersion":"v1","#,
+            r#""metadata":{"resourceVersion":"1\u0032","creationTimestamp":null}}}"#
+        ),
+        "bookmark @12",
+    ),
+    (
+        concat!(
+            r#"{"type":"BOOKMARK","object":{"kind":"Secret","apiVersion":"v1","#,
+            r#""metadata":{"resourceVersion":"12","resourceVersion":"13"}}}"#
+        ),
+        "bookmark @13",
+    ),
+    (
+        concat!(
+            r#"{"type":"BOOKMARK","object":{"kind":"Secret","apiVersion":"v1","metadata":"#,
+            r#"{"resourceVersion":"12","annotations":{"k8s.io/initial-events-end":"true"}}}}"#
+        ),
+        "bookmark @12 end",
     ),
     (
         r#"{"type":"BOOKMARK","object":{"metadata":{}}}"#,
