@@ -50,8 +50,7 @@ impl BindAddress {
             Ok((listener.local_addr()?, listener))
         });
         opened.map_err(|error| {
-            let text = format!("listening at {self}");
-            Error::new(ErrorKind::Resources, text).with_source(error)
+            Error::new(ErrorKind::Resources, format!("listening at {self}")).with_source(error)
         })
     }
 

@@ -2,12 +2,13 @@
 //! one-shot lists share one.
 
 use std::io::Read;
+use std::iter;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use ureq::SendBody;
 use ureq::http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH,
 };
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response};
 
@@ -138,17 +139,14 @@ impl Endpoint {
         headers: &[(String, String)],
         user_agent: &str,
     ) -> Result<HeaderMap, Error> {
-        let invalid =
-            |name: &str| Error::config(format!("no header can carry the value of {name}"));
         let mut map = HeaderMap::new();
-        let user_agent =
-            HeaderValue::from_str(user_agent).map_err(|_value| invalid("User-Agent"))?;
-        map.insert(USER_AGENT, user_agent);
-        for (name, value) in headers {
+        let own = ("User-Agent", user_agent);
+        let given = headers.iter().map(|(name, value)| (&**name, &**value));
+        for (name, value) in iter::once(own).chain(given) {
             let parsed = name.parse::<ureq::http::HeaderName>();
-            let value = HeaderValue::from_str(value);
-            let (Ok(parsed), Ok(value)) = (parsed, value) else {
-                return Err(invalid(name));
+            let (Ok(parsed), Ok(value)) = (parsed, HeaderValue::from_str(value)) else {
+                let message = format!("no header can carry the value of {name}");
+                return Err(Error::config(message));
             };
             map.append(parsed, value);
         }
@@ -176,8 +174,7 @@ impl Endpoint {
 
     /// Reports a request that was sent, and the status code of its answer, if one came.
     fn sent(&self, request: &HttpRequest<'_>, code: Option<u16>, is_retry: bool) {
-        let method = request.method().as_str();
-        self.metrics.sent(method, code, is_retry);
+        self.metrics.sent(request.method().as_str(), code, is_retry);
     }
 
     /// Whether the source has returned another credential since the server rejected `rejected`.

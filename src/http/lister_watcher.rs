@@ -166,13 +166,9 @@ struct ListJob<K: Object> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// A message of a list to its caller.
-enum ListAnswer<K: Object> {
-    Items(Vec<Listed<K>>),
-    /// The last items come with the end, so that a small list wakes its caller once. The number is
-    /// the length of the body in bytes.
-    End(Vec<Listed<K>>, ListPage, usize),
-}
+/// A message of a list to its caller: items, and the end with the length of the body in bytes. The
+/// last items come with the end, so that a small list wakes its caller once.
+type ListAnswer<K> = (Vec<Listed<K>>, Option<(ListPage, usize)>);
 
 impl<K: Object> ListJob<K> {
     fn run(
@@ -222,7 +218,7 @@ impl<K: Object> ListJob<K> {
             }
             let read = std::mem::take(&mut items);
             if !read.is_empty() {
-                let sent = caller.send(Ok(ListAnswer::Items(read)), Some(&answer.call));
+                let sent = caller.send(Ok((read, None)), Some(&answer.call));
                 sent.map_err(|interrupt| answer.cut_off(interrupt))?;
             }
             if answer.call.stop().is_stopped() {
@@ -235,7 +231,7 @@ impl<K: Object> ListJob<K> {
         }
         self.list_bytes.store(decoder.bytes, Ordering::Relaxed);
         let page = decoder.finish().map_err(|error| answer.failed(error))?;
-        Ok(ListAnswer::End(items, page, answer.body_bytes))
+        Ok((items, Some((page, answer.body_bytes))))
     }
 }
 
@@ -299,12 +295,11 @@ impl<K: Object> HttpListerWatcher<K> {
         });
         loop {
             let part = parts.receive_one(&call);
-            match part.map_err(|interrupt| self.failed(call.explain(interrupt)))?? {
-                ListAnswer::Items(items) => items.into_iter().for_each(&mut *each),
-                ListAnswer::End(items, page, bytes) => {
-                    items.into_iter().for_each(&mut *each);
-                    return Ok((page, bytes));
-                }
+            let part = part.map_err(|interrupt| self.failed(call.explain(interrupt)));
+            let (items, end) = part??;
+            items.into_iter().for_each(&mut *each);
+            if let Some(end) = end {
+                return Ok(end);
             }
         }
     }
@@ -354,8 +349,7 @@ impl<K: Object> HttpListerWatcher<K> {
             } else {
                 EventDecoder::new(decode)
             };
-            let decoder = decoder.selecting(selection);
-            Ok(WatchBody::boxed(decoder, answer))
+            Ok(WatchBody::boxed(decoder.selecting(selection), answer))
         };
         let opened = self.run(&Urgency::new(urgent), stop, opening);
         let opened: Result<_, Error> = opened

@@ -19,6 +19,9 @@ pub(crate) fn known_method(name: &str) -> Option<&'static str> {
     METHODS.split(", ").find(|known| *known == name)
 }
 
+/// What stays as it is in a path, beside letters and digits (RFC 3986).
+const UNRESERVED: &str = "-._~";
+
 /// The representation of objects in full.
 pub(crate) const JSON: &str = "application/json";
 
@@ -244,7 +247,7 @@ fn whole_seconds(duration: Duration) -> u64 {
 
 fn segment(path: &mut String, what: &str, value: &str) -> Result<(), Error> {
     usable(what, value)?;
-    encode(path, value);
+    percent_encode(path, value, UNRESERVED);
     Ok(())
 }
 
@@ -268,13 +271,8 @@ pub(crate) fn add(path: &mut String, name: &str, value: &str) {
         path.push(if path.contains('?') { '&' } else { '?' });
         path.push_str(name);
         path.push('=');
-        encode(path, value);
+        percent_encode(path, value, UNRESERVED);
     }
-}
-
-/// Percent-encodes all but the unreserved characters of RFC 3986.
-fn encode(out: &mut String, value: &str) {
-    percent_encode(out, value, "-._~");
 }
 
 /// Percent-encodes all but ASCII letters, digits and some other characters.

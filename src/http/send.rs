@@ -121,26 +121,19 @@ impl Request {
         let method = method.ok_or_else(|| self.unusable("method", &fault()))?;
         let (path, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
         let foreign = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'#' | b'\\');
-        let faults = [
-            (
-                !path.starts_with('/') || path.starts_with("//"),
-                "it does not begin with one slash: the server is the client's own",
-            ),
-            (
-                self.path.bytes().any(foreign),
-                "it has a character that is to be percent-encoded",
-            ),
-            (
-                // Even if it is percent-encoded.
-                path.to_lowercase()
-                    .replace("%2e", ".")
-                    .split('/')
-                    .any(|part| matches!(part, "." | "..")),
-                "it leads out of the server's own path",
-            ),
-        ];
-        if let Some((_, fault)) = faults.iter().find(|(is_so, _)| *is_so) {
-            return Err(self.unusable("path", fault));
+        // Even if they are percent-encoded.
+        let dotted = path.to_lowercase().replace("%2e", ".");
+        let fault = if !path.starts_with('/') || path.starts_with("//") {
+            "it does not begin with one slash: the server is the client's own"
+        } else if self.path.bytes().any(foreign) {
+            "it has a character that is to be percent-encoded"
+        } else if dotted.split('/').any(|part| matches!(part, "." | "..")) {
+            "it leads out of the server's own path"
+        } else {
+            ""
+        };
+        if !fault.is_empty() {
+            return Err(self.unusable("path", &fault));
         }
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
@@ -235,8 +228,7 @@ impl Response {
 
     /// The value of a header, whose name may have any case.
     pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-        let value = self.headers.get(name)?;
-        Some(String::from_utf8_lossy(value.as_bytes()))
+        Some(String::from_utf8_lossy(self.headers.get(name)?.as_bytes()))
     }
 
     /// The body.

@@ -74,8 +74,7 @@ impl FromStr for ChangeDetection {
     fn from_str(text: &str) -> Result<Self, Error> {
         let known = Self::ALL.into_iter().find(|mode| mode.as_str() == text);
         known.ok_or_else(|| {
-            let text = format!("unknown configmap and secret manager mode: {text}");
-            Error::config(text)
+            Error::config(format!("unknown configmap and secret manager mode: {text}"))
         })
     }
 }

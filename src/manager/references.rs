@@ -213,8 +213,7 @@ impl<E: Clone> References<E> {
 
     /// How many owners reference the object.
     pub(crate) fn owners_of(&self, key: &ObjectKey) -> usize {
-        let object = self.objects.get(key);
-        object.map_or(0, |(_, owners)| owners.get())
+        self.objects.get(key).map_or(0, |(_, owners)| owners.get())
     }
 
     /// How many references there are: an object that two owners reference counts twice.

@@ -99,8 +99,7 @@ impl Metric {
     }
 
     fn refused(self, error: prometheus::Error) -> Error {
-        let text = format!("metric {}", self.name);
-        Error::new(ErrorKind::Config, text).with_source(error)
+        Error::new(ErrorKind::Config, format!("metric {}", self.name)).with_source(error)
     }
 }
 

@@ -18,8 +18,7 @@ pub(super) fn position(version: &ResourceVersion) -> Option<i64> {
         return Some(0);
     }
     let start = text.char_indices().rev().nth(DIGITS.saturating_sub(1));
-    let last = text.get(start.map_or(0, |(at, _)| at)..)?;
-    last.parse().ok()
+    text.get(start.map_or(0, |(at, _)| at)..)?.parse().ok()
 }
 
 /// Moves the gauge to the largest version. It does not move if no version is a number.

@@ -183,13 +183,11 @@ macro_rules! impl_object {
         }
 
         fn resource_version_text(&self) -> &str {
-            let version = self.$($metadata)+.resource_version.as_deref();
-            version.unwrap_or_default()
+            self.$($metadata)+.resource_version.as_deref().unwrap_or_default()
         }
 
         fn label(&self, name: &str) -> ::std::option::Option<&str> {
-            let value = self.$($metadata)+.labels.as_ref()?.get(name);
-            value.map(::std::string::String::as_str)
+            self.$($metadata)+.labels.as_ref()?.get(name).map(::std::string::String::as_str)
         }
 
         fn creation_timestamp(

@@ -164,8 +164,7 @@ impl Folder {
     pub(super) fn child(&self, name: &str) -> io::Result<Option<Self>> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let child = fs::openat(&self.0, name, flags, Mode::empty());
-        let child = found(child, &[Errno::NOENT, Errno::NOTDIR, Errno::LOOP])?;
-        Ok(child.map(Self))
+        Ok(found(child, &[Errno::NOENT, Errno::NOTDIR, Errno::LOOP])?.map(Self))
     }
 
     /// Opens the folder of that name on the way to files, and makes it for its owner if need be.

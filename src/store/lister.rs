@@ -101,8 +101,7 @@ impl<K: Object> Lister<K> {
     pub fn get(&self, name: &str) -> Result<Arc<StoredObject<K>>, Error> {
         let found = self.store.get(&self.namespace, name)?;
         found.ok_or_else(|| {
-            let absent = Error::not_found(&resource_name::<K>(), name);
-            absent.caused_by(self.store.not_synced_yet())
+            Error::not_found(&resource_name::<K>(), name).caused_by(self.store.not_synced_yet())
         })
     }
 }

@@ -156,10 +156,8 @@ impl<K: Object> MutationCache<K> {
     /// them.
     pub fn pending(&self) -> usize {
         let writes = self.writes();
-        let is_pending = |state: &StoreContent<K>| {
-            let pending = writes.iter().filter(|write| !write.is_past(state));
-            pending.count()
-        };
+        let is_pending =
+            |state: &StoreContent<K>| writes.iter().filter(|write| !write.is_past(state)).count();
         self.store.look(is_pending)
     }
 

@@ -521,8 +521,7 @@ impl<K: Object> Store<K> {
 fn ended<K: Object>(state: &StoreContent<K>, name: &str) -> Error {
     let what = format!("waiting for the {name} cache");
     if let Some(cause) = &state.cause {
-        let text = format!("{what}: stopped\n{cause}");
-        return Error::new(ErrorKind::Stopped, text);
+        return Error::new(ErrorKind::Stopped, format!("{what}: stopped\n{cause}"));
     }
     let stopped = Error::stopped(&what);
     match state.status.failures.last() {

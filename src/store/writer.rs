@@ -110,8 +110,7 @@ impl<K: Object> StoreWriter<K> {
     pub(crate) fn unchanged(&self, item: &Listed<K>) -> Option<Arc<StoredObject<K>>> {
         let state = self.state.lock();
         let held = state.items.get(&item.key_ref())?.object()?;
-        let is_same = is_same_state::<K>(item.decoded()?, held);
-        is_same.then(|| Arc::clone(held))
+        is_same_state::<K>(item.decoded()?, held).then(|| Arc::clone(held))
     }
 
     /// Applies one event of the watch, and returns the outcome.

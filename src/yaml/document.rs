@@ -292,11 +292,9 @@ impl<'a> Reader<'a> {
                 Event::SequenceEnd => return Ok(Node::Sequence(items)),
                 item => {
                     if self.follows_tab_after_dash() {
-                        let why = "not YAML: a tab stands after the dash of a list";
-                        return Err(self.refused(why));
+                        return Err(self.refused("not YAML: a tab stands after the dash of a list"));
                     }
-                    let step = format!("[{}]", items.len());
-                    let (item, inner) = self.node_at(&step, item)?;
+                    let (item, inner) = self.node_at(&format!("[{}]", items.len()), item)?;
                     extent.hold(inner);
                     items.push(item);
                 }

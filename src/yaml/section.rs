@@ -51,8 +51,7 @@ impl Section {
         }
         let node = document.root.unwrap_or_default();
         if !matches!(*node, Node::Mapping(_)) {
-            let why = format!("must be a mapping, not {}", node.kind());
-            return Err(wrong(&why));
+            return Err(wrong(&format!("must be a mapping, not {}", node.kind())));
         }
         let lines = Arc::new(lines);
         let root = Self::root(node, &file);
@@ -215,8 +214,7 @@ impl Section {
             });
         }
         let why = format!("must be a mapping, not {}", node.kind());
-        let root = self.clone().named(String::new());
-        Err(root.error(&path, &why))
+        Err(self.clone().named(String::new()).error(&path, &why))
     }
 
     /// Returns the same section with another path in messages.

@@ -275,8 +275,7 @@ impl CallContext {
         let doing = self.progress.as_ref().and_then(RequestProgress::describe);
         match (interrupt, doing) {
             (Interrupt::Limit(limit), Some(doing)) => {
-                let message = format!("{limit}: {doing}");
-                Interrupt::Failed(Error::new(ErrorKind::Timeout, message))
+                Interrupt::Failed(Error::new(ErrorKind::Timeout, format!("{limit}: {doing}")))
             }
             (interrupt, _) => interrupt,
         }
@@ -515,6 +514,5 @@ pub(crate) fn output_bytes() -> usize {
 }
 
 fn timespec(deadline: Deadline, now: Instant) -> Option<Timespec> {
-    let remaining = deadline.remaining(now)?;
-    Timespec::try_from(remaining).ok()
+    Timespec::try_from(deadline.remaining(now)?).ok()
 }

@@ -82,8 +82,7 @@ fn ended(what: &str, interrupt: Interrupt, (kind_of_eof, eof): (ErrorKind, &str)
             } else {
                 ""
             };
-            let message = format!("{eof} (unexpected EOF){hint}");
-            Error::new(kind_of_eof, message).with_source(error)
+            Error::new(kind_of_eof, format!("{eof} (unexpected EOF){hint}")).with_source(error)
         }
         Interrupt::Io(error) => {
             let message = format!("the connection failed: {error}");
@@ -235,8 +234,7 @@ pub(crate) fn retry_after(value: &str, date: &str) -> Option<Duration> {
     let wait = value.trim().parse().ok().or_else(|| {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
         let here = || i64::try_from(since_epoch.ok()?.as_secs()).ok();
-        let wait = second(value)?.saturating_sub(second(date).or_else(here)?);
-        u64::try_from(wait).ok()
+        u64::try_from(second(value)?.saturating_sub(second(date).or_else(here)?)).ok()
     });
     wait.filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }

@@ -21,8 +21,7 @@ impl ResponseBody {
     pub(crate) fn of(response: Response<ureq::Body>) -> Self {
         #[cfg(feature = "gzip")]
         if is_decompressed(&response) {
-            let body = Gunzip::new(response.into_body().into_reader());
-            return Self::Gzip(Box::new(body));
+            return Self::Gzip(Box::new(Gunzip::new(response.into_body().into_reader())));
         }
         Self::Plain(response.into_body().into_reader())
     }

@@ -141,8 +141,7 @@ impl Connection {
         match &mut self.tls {
             // The end of a kept one is no failure: its request goes out again.
             Some(session) if !self.answered && interrupt.is_closed_by_peer() => {
-                let alert = session.last_words(&mut self.stream);
-                alert.unwrap_or(interrupt)
+                session.last_words(&mut self.stream).unwrap_or(interrupt)
             }
             _ => interrupt,
         }
@@ -188,8 +187,7 @@ impl Transport for Connection {
         };
         self.buffers.release_output();
         self.broken |= sent.is_err();
-        let told = call_context::current(call_context::CallContext::sent);
-        Ok(sent.and(told)?)
+        Ok(sent.and(call_context::current(call_context::CallContext::sent))?)
     }
 
     fn await_input(&mut self, _: NextTimeout) -> Result<bool, ureq::Error> {

@@ -43,8 +43,7 @@ impl DialPace {
     /// all its time without a recent one.
     pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
         let last = (*self.0.lock())?;
-        let is_recent = now.saturating_duration_since(last.at) < RECENT;
-        is_recent.then(|| last.patience())
+        (now.saturating_duration_since(last.at) < RECENT).then(|| last.patience())
     }
 
     /// Returns the same for the next dial, after one that began at `began` and was given up in

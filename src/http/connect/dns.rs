@@ -69,8 +69,7 @@ impl Resolver {
                 Err(error) if may_pass(&error) => error,
                 Err(error) => io::Error::new(io::ErrorKind::NotFound, error),
             };
-            let error = Error::new(ErrorKind::Unreachable, format!("{name}: {why}"));
-            Err(error.with_source(why))
+            Err(Error::new(ErrorKind::Unreachable, format!("{name}: {why}")).with_source(why))
         })
     }
 }

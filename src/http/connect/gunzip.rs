@@ -119,8 +119,7 @@ fn difference(before: u64, after: u64) -> usize {
 
 fn broken(why: &str) -> io::Error {
     let text = format!("the gzip data is broken: does a proxy change it? ({why})");
-    let error = Error::new(ErrorKind::Protocol, text);
-    Interrupt::Failed(error).into()
+    Interrupt::Failed(Error::new(ErrorKind::Protocol, text)).into()
 }
 
 #[cfg(test)]

@@ -128,8 +128,7 @@ impl<K: Object> Processor<K> {
         let listener = Arc::new(listener);
         let body = Arc::clone(&listener);
         let worker = Worker::spawn(thread, move |_| body.run(handler, metrics));
-        let whose = format!("handler {}", listener.name);
-        let worker = worker.map_err(Error::no_thread(&whose))?;
+        let worker = worker.map_err(Error::no_thread(&format!("handler {}", listener.name)))?;
         listener.runs_on(worker.thread_id());
         self.enter(&listener, Some(worker), requested)?;
         Ok(listener)

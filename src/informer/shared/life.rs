@@ -129,8 +129,7 @@ impl<K: Object> SharedInformer<K> {
         let handlers = self.processor.stop(deadline);
         match (own, handlers) {
             (Err(own), Err(handlers)) => {
-                let text = format!("{own}; {handlers}");
-                Err(Error::new(ErrorKind::Timeout, text))
+                Err(Error::new(ErrorKind::Timeout, format!("{own}; {handlers}")))
             }
             (own, handlers) => own.and(handlers),
         }

@@ -192,8 +192,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         deadline: &dyn Fn() -> Deadline,
     ) -> Result<Cached<K>, Error> {
         if !self.keeps {
-            let latest = ResourceVersion::most_recent();
-            return self.get_at_least(namespace, name, &latest, deadline());
+            return self.get_at_least(namespace, name, &ResourceVersion::most_recent(), deadline());
         }
         let now = self.registry.clock().coarse();
         let ttl = self.registry.options.ttl_now();

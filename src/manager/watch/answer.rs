@@ -203,8 +203,7 @@ impl<K: Object> WatchEntry<K> {
             return Err(undecodable.clone());
         }
         let Some(mut ready) = self.stored(clock) else {
-            let absent = Error::not_found(&resource_name::<K>(), key.name());
-            return Err(absent.with_source(failure));
+            return Err(Error::not_found(&resource_name::<K>(), key.name()).with_source(failure));
         };
         ready.failure = Some(failure);
         Ok(Cached::of(ready))

@@ -196,10 +196,7 @@ impl<K: Object> WatchStore<K> {
                 // This was true while the read was in flight.
                 (Some(error), _) => Err(error),
                 (None, Some(undecodable)) => Err(undecodable.clone()),
-                (None, None) => {
-                    let object = entry.content.object().map(Arc::clone);
-                    object.ok_or_else(not_found)
-                }
+                (None, None) => entry.content.object().map(Arc::clone).ok_or_else(not_found),
             };
             (is_news, result, action)
         });

@@ -143,10 +143,9 @@ pub(super) fn check(root: &Claim, options: &OutletOptions) -> io::Result<Notice>
                 "the marker {MARKER} of {directory} was gone, and is written again"
             )))
         }
-        RootMarker::By(_) | RootMarker::Wrongly(_) | RootMarker::ByNewer => {
-            let why = format!("its marker {MARKER} is another one now; remove that, or stop");
-            Err(io::Error::other(why))
-        }
+        RootMarker::By(_) | RootMarker::Wrongly(_) | RootMarker::ByNewer => Err(io::Error::other(
+            format!("its marker {MARKER} is another one now; remove that, or stop"),
+        )),
     }
 }
 
@@ -180,10 +179,8 @@ fn parse(text: &str) -> RootMarker {
         Some(number) if number > NEWEST_FORMAT => return RootMarker::ByNewer,
         Some(_) => {}
     }
-    let fields = ["name: ", "id: ", "process: "].map(|field| {
-        let value = lines.next()?.strip_prefix(field)?;
-        Some(value.to_owned())
-    });
+    let fields = ["name: ", "id: ", "process: "]
+        .map(|field| Some(lines.next()?.strip_prefix(field)?.to_owned()));
     match fields {
         [Some(name), Some(id), Some(process)] if text.ends_with('\n') => {
             RootMarker::By([name, id, process])

@@ -62,8 +62,7 @@ impl<K: Object> Namespace<K> {
     }
 
     fn is_refused(&self, now: Instant) -> bool {
-        let refused = self.refused.as_ref();
-        refused.is_some_and(|(_, until)| now < *until)
+        self.refused.as_ref().is_some_and(|(_, until)| now < *until)
     }
 
     fn refuse(&mut self, why: Error, now: Instant) {

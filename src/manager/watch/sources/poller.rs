@@ -184,8 +184,7 @@ impl<K: Object> Poller<K> {
     /// Polls one object.
     fn poll(&self, number: u64, writer: &Writer<K>, stop: &StopToken) {
         let (registry, pace) = (&self.context.registry, self.pace());
-        let latest = ResourceVersion::most_recent();
-        let read = begin_read(registry, &writer.object, &latest);
+        let read = begin_read(registry, &writer.object, &ResourceVersion::most_recent());
         let deadline = registry.clock().after(pace.limit);
         let context = registry.request_by(&writer.object.key, deadline, stop);
         let (found, failure) = match registry.request(&context, &read.version) {
@@ -398,8 +397,7 @@ impl<K: Object> SharedRun for Polled<K> {
 
     fn status(&self) -> Option<ReflectorStatus> {
         let polls = self.poller.polls.lock();
-        let poll = polls.by_number.get(&self.number)?;
-        Some(poll.status.clone())
+        Some(polls.by_number.get(&self.number)?.status.clone())
     }
 
     fn expedite(&self) {

@@ -581,10 +581,10 @@ fn a_definition_says_of_which_kind_the_lists_of_its_objects_are() {
         let list = get(&server, racks);
         assert_eq!((list.status, &list.body["kind"]), (200, &json!(expected)));
         let accepted = get(&server, path).body["status"]["acceptedNames"].take();
-        let names = json!({
+        let expected_names = json!({
             "plural": "racks", "kind": "Rack", "singular": "rack", "listKind": expected,
         });
-        assert_eq!(accepted, names);
+        assert_eq!(accepted, expected_names);
     }
 }
 
