@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::buffer::Grant;
 use super::frame::{Frame, Frames};
-use super::item::{self, ItemFault, decode_failure, is_table, read_status};
+use super::item::{self, ItemFault, TypeNames, decode_failure, is_table, read_status};
 use super::members::{find, find_all};
 use super::message::{EventKind, Listed, ObjectEvent, Undecodable, WatchEvent};
 use super::options::{DecodeOptions, list_too_large};
@@ -414,7 +414,7 @@ fn skipped<K: Object>(reason: String) -> WatchEvent<K> {
 
 /// RF-27: only the metadata of a bookmark counts.
 fn bookmark<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
-    if let Some(version) = usual_version::<K>(bytes) {
+    if let Some(version) = usual_version(bytes, &K::resource().type_names()) {
         return Ok(WatchEvent::Bookmark {
             resource_version: version.into(),
             initial_events_end: false,
@@ -438,17 +438,16 @@ fn bookmark<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
     })
 }
 
-/// The version in a bookmark exactly as API servers write it for objects without other fields.
-fn usual_version<K: Object>(bytes: &[u8]) -> Option<&str> {
-    let text = item::names::<K>()?.find_map(|(api_version, kind)| {
-        let [a, b, c] = USUAL_PARTS;
-        let mut parts = [a, &kind, b, &api_version, c].into_iter();
-        let rest = parts.try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))?;
-        let (version, rest) = rest.split_at_checked(memchr(b'"', rest)?)?;
-        USUAL_ENDS.contains(&rest).then_some(version)
-    });
-    let text = str::from_utf8(text?).ok()?;
-    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
+/// The version in a bookmark exactly as API servers write it for objects without other fields, of
+/// these names.
+fn usual_version<'a>(bytes: &'a [u8], (api_version, kind): &TypeNames) -> Option<&'a str> {
+    let [a, b, c] = USUAL_PARTS;
+    let mut parts = [a, kind, b, api_version, c].into_iter();
+    let rest = parts.try_fold(bytes, |rest, part| rest.strip_prefix(part.as_bytes()))?;
+    let (version, rest) = rest.split_at_checked(memchr(b'"', rest)?)?;
+    let is_number = !version.is_empty() && version.iter().all(u8::is_ascii_digit);
+    let version = str::from_utf8(version).ok();
+    version.filter(|_| is_number && USUAL_ENDS.contains(&rest))
 }
 
 fn failure<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {

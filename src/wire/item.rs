@@ -142,7 +142,7 @@ pub(super) fn expected_words<K: Object>(list: &str) -> String {
 
 /// The type names that an object of a `K` may have; `None` if any will do. Servers that cannot send
 /// metadata alone send whole objects.
-pub(super) fn names<K: Object>() -> Option<impl Iterator<Item = TypeNames>> {
+fn names<K: Object>() -> Option<impl Iterator<Item = TypeNames>> {
     let whole = K::resource().type_names();
     let (group, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
     let metadata = K::METADATA_ONLY.then_some((Cow::Borrowed(group), Cow::Borrowed(kind)));
