@@ -106,7 +106,7 @@ impl Model {
         let source = FakeSource::with_clock(clock.clone());
         let reflector = ReflectorOptions {
             clock,
-            seed: 1,
+            seed: Some(1),
             ..ReflectorOptions::default()
         };
         let options = InformerOptions::default().reflector(reflector);
