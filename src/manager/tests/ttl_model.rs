@@ -98,7 +98,7 @@ struct ModelEntry {
     updated: Option<Instant>,
     known: u64,
     gone: Option<u64>,
-    /// The object that was dropped last.
+    /// The object that was dropped last, until another comes.
     dropped: Option<u64>,
     past_cache: bool,
     failure: Option<ErrorKind>,
@@ -133,6 +133,11 @@ impl ModelEntry {
         self.retry_at = None;
     }
 
+    fn hold(&mut self, found: Option<ServerState>) {
+        self.object = found;
+        self.dropped.take_if(|_| found.is_some());
+    }
+
     /// A read past every cache is always believed; `at_least` is what it was asked for.
     fn take(&mut self, found: Option<ServerState>, at_least: u64, now: Instant) {
         self.answered(now);
@@ -152,7 +157,7 @@ impl ModelEntry {
             self.gone = held.or(self.dropped).or(self.gone);
         }
         self.known = self.known.max(at_least);
-        self.object = found;
+        self.hold(found);
     }
 
     /// OS-10, OS-15 and B18: whether an answer of the server's cache goes behind nothing that is
@@ -286,7 +291,7 @@ impl Naive {
             }
             Some(found) if !consistent => {
                 entry.answered(now);
-                entry.object = Some(found);
+                entry.hold(Some(found));
                 entry.known = entry.known.max(found.version);
             }
             found => entry.take(found, 0, now),
