@@ -73,10 +73,8 @@ impl BindAddress {
         fcntl_setfd(&listener, FdFlags::CLOEXEC)?;
         sockopt::set_ipv6_v6only(&listener, false)?;
         sockopt::set_socket_reuseaddr(&listener, true)?;
-        bind(
-            &listener,
-            &SocketAddr::from((Ipv6Addr::UNSPECIFIED, self.port)),
-        )?;
+        let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, self.port));
+        bind(&listener, &all)?;
         listen(&listener, CLIENTS_WAITING_MAX)?;
         Ok(listener.into())
     }

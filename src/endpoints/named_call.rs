@@ -85,8 +85,7 @@ pub(super) struct CallRun {
 impl CallRun {
     /// The outcome, which is a failure once the run is late; `None` before.
     pub(super) fn outcome(&self, now: Instant) -> Option<CallOutcome> {
-        let ended = self.ended.get().cloned();
-        ended.or_else(|| {
+        self.ended.get().cloned().or_else(|| {
             let took = now.saturating_duration_since(self.begun);
             (now >= self.until).then(|| Err(format!("no answer for {:.1}s", took.as_secs_f64())))
         })

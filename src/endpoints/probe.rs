@@ -7,10 +7,7 @@ use crate::error::{Error, visible};
 /// The probes of endpoints, from the mildest to the strictest. Each also asks the checks of those
 /// before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "components of Kubernetes have these three"
-)]
+#[expect(clippy::exhaustive_enums, reason = "Kubernetes has these three")]
 pub enum Probe {
     /// `/livez`: the process works. For a liveness probe, whose failure restarts the container. No
     /// restart brings an API server back, so a check that needs one does not belong here.

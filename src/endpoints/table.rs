@@ -71,10 +71,8 @@ impl Table {
     pub(super) fn ask(&self, target: &str, now: Instant) -> Pending {
         let calls = self.calls.lock().clone();
         let pending = self.answer(&calls, target, now);
-        let removed = calls
-            .into_iter()
-            .filter_map(|(_, call)| Arc::into_inner(call));
-        let removed: Vec<_> = removed.collect();
+        let calls = calls.into_iter();
+        let removed: Vec<_> = calls.filter_map(|(_, it)| Arc::into_inner(it)).collect();
         // Removed meanwhile: its drop is code of the program, which may hang.
         if let Some(NamedCall { port, .. }) = removed.first() {
             let port = format!("the drop of {port}");

@@ -161,8 +161,7 @@ impl FailureReporter {
         let failures = std::mem::take(&mut self.failures);
         let mut causes = self.log.0.lock();
         let cause = causes.get_mut(&key);
-        let over = cause.filter(|cause| cause.failing == 0 && cause.is_open);
-        let (level, left_out) = match over {
+        let (level, left_out) = match cause.filter(|cause| cause.failing == 0 && cause.is_open) {
             Some(cause) => {
                 cause.is_open = false;
                 (Level::Info, std::mem::take(&mut cause.left_out))

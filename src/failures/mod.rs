@@ -35,8 +35,7 @@ impl Failures {
     pub fn add(&mut self, error: Error, began: Instant, now: Instant) {
         let refused = matches!(error.kind(), ErrorKind::Forbidden | ErrorKind::NotFound);
         let again = self.last.as_ref().map(Error::kind) == Some(error.kind());
-        let first = self.refused_since.filter(|_| again);
-        self.refused_since = refused.then(|| first.unwrap_or(now));
+        self.refused_since = refused.then(|| self.refused_since.filter(|_| again).unwrap_or(now));
         self.count = self.count.saturating_add(1);
         self.since = self.since.or(Some(began));
         self.last_at = Some(now);

@@ -114,12 +114,11 @@ impl Client {
         options: KubeletPodsOptions,
     ) -> Arc<dyn ListerWatcher<K>> {
         let context = &self.inner.context;
-        let seed = RandomState::new().build_hasher().finish();
         let polls = PodPolls {
             number: 0,
             known: HashMap::new(),
             due: None,
-            chance: Chance::new(seed),
+            chance: Chance::new(RandomState::new().build_hasher().finish()),
         };
         Arc::new(KubeletSource(Arc::new(Kubelet {
             pods: self.lister_of_path(PATH),
@@ -227,8 +226,7 @@ fn youngest<K: Object>(pods: Vec<Listed<K>>, what: &str) -> Vec<Listed<K>> {
     let mut places = HashMap::new();
     let mut found = Vec::<Listed<K>>::new();
     for pod in pods {
-        let next = found.len();
-        let place = *places.entry(pod.key()).or_insert(next);
+        let place = *places.entry(pod.key()).or_insert(found.len());
         let Some(other) = found.get_mut(place) else {
             found.push(pod);
             continue;

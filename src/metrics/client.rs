@@ -94,9 +94,7 @@ impl ClientSeries {
                 host,
                 method,
                 waited,
-            } => {
-                observe(&self.limited, method, host, waited.as_secs_f64());
-            }
+            } => observe(&self.limited, method, host, waited.as_secs_f64()),
             ClientMetric::RequestSent {
                 host,
                 method,
@@ -149,8 +147,7 @@ impl ClientSeries {
 
     pub(super) fn show(&self, page: &Registry) {
         show(page, [&self.requests, &self.retries, &self.calls]);
-        show(page, [&self.policy_calls]);
-        show(page, [&self.bodies, &self.skipped]);
+        show(page, [&self.policy_calls, &self.bodies, &self.skipped]);
         show(page, [&self.duration, &self.limited, &self.response_size]);
         show(page, [&self.rotation]);
         let states = self.readings.states();

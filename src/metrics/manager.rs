@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use super::page::{Labels, Metric, metrics, number, show};
 use super::readings::Readings;
 use super::reflector::ReflectorSeries;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::manager::{ChangeDetection, ManagerMetric, ManagerState};
 use crate::sync::Arc;
 
@@ -73,11 +73,10 @@ impl ManagerSeries {
             } => {
                 let (of, by) = &self.of;
                 if (kind, change_detection) != (of, by) {
-                    let text = format!(
+                    return Err(Error::config(format!(
                         "metrics for a manager of {of} by {by} were given to one of {kind} by \
                          {change_detection}"
-                    );
-                    return Err(Error::new(ErrorKind::Config, text));
+                    )));
                 }
                 self.readings.add(reading);
             }
@@ -89,9 +88,7 @@ impl ManagerSeries {
                 }
             }
             ManagerMetric::Reflector(metric) => {
-                if let Some(reflectors) = &self.reflectors {
-                    reflectors.count(metric);
-                }
+                self.reflectors.iter().for_each(|it| it.count(metric));
             }
         }
         Ok(())
@@ -106,8 +103,7 @@ impl ManagerSeries {
             return;
         }
         let sum = |metric: Metric, count: fn(&ManagerState) -> usize| {
-            let all = states.iter().map(count).sum();
-            metric.show(page, &self.labels, number(all));
+            metric.show(page, &self.labels, number(states.iter().map(count).sum()));
         };
         sum(OBJECTS, |state| state.objects);
         sum(REFERENCES, |state| state.references);

@@ -107,7 +107,7 @@
 //! - `kubecache_object_cache_get_duration_seconds` (histogram): how long reads took, failed ones
 //!   too: plain, fresh and at-least ones.
 //! - `kubecache_object_cache_get_errors_total` (counter): reads that failed. Its label `reason` is
-//!   the [`ErrorKind`], such as `NotFound`.
+//!   the [`ErrorKind`](crate::ErrorKind), such as `NotFound`.
 //!
 //! ## Clients
 //!
@@ -187,7 +187,7 @@ use series_map::SeriesMap;
 pub use prometheus;
 pub use registry::RegisteredExposition;
 
-use crate::error::{Error, ErrorKind, debug_of};
+use crate::error::{Error, debug_of};
 use crate::hooks::Hook;
 use crate::http::ClientMetric;
 use crate::informer::InformerMetric;
@@ -327,8 +327,7 @@ impl Exposition {
     /// ```
     pub fn client(&self, name: &str) -> Result<Hook<ClientMetric>, Error> {
         if name.is_empty() {
-            let text = "client name cannot be empty";
-            return Err(Error::new(ErrorKind::Config, text));
+            return Err(Error::config("client name cannot be empty"));
         }
         let labels = labels([("name", name)]);
         let series = self.clients.get_or_make(&labels, ClientSeries::new)?;
@@ -361,7 +360,7 @@ debug_of!([] Exposition, |_it| ..);
 fn reflector_labels<K: Object>(owner: &str, name: &str) -> Result<Labels, Error> {
     if name.is_empty() {
         let text = format!("{owner} name cannot be empty");
-        return Err(Error::new(ErrorKind::Config, text));
+        return Err(Error::config(text));
     }
     let resource = K::resource();
     Ok(labels([
@@ -373,6 +372,5 @@ fn reflector_labels<K: Object>(owner: &str, name: &str) -> Result<Labels, Error>
 }
 
 fn labels<const N: usize>(labels: [(&str, &str); N]) -> Labels {
-    let owned = labels.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    owned.into()
+    Labels::from(labels.map(|(name, value)| (name.to_owned(), value.to_owned())))
 }

@@ -44,11 +44,7 @@ impl Metric {
     }
 
     /// A counter for each value of more labels.
-    pub(super) fn counters(
-        self,
-        labels: &Labels,
-        by: &[&'static str],
-    ) -> Result<IntCounterVec, Error> {
+    pub(super) fn counters(self, labels: &Labels, by: &[&str]) -> Result<IntCounterVec, Error> {
         IntCounterVec::new(self.opts(labels), by).map_err(|error| self.refused(error))
     }
 
@@ -61,7 +57,7 @@ impl Metric {
     pub(super) fn histograms(
         self,
         labels: &Labels,
-        by: &[&'static str],
+        by: &[&str],
         buckets: &[f64],
     ) -> Result<HistogramVec, Error> {
         let options = HistogramOpts::from(self.opts(labels)).buckets(buckets.to_vec());
@@ -85,12 +81,8 @@ impl Metric {
 
     /// The name in a registry, whatever the labels of its series.
     pub(super) fn desc(self) -> Result<Desc, Error> {
-        let desc = Desc::new(
-            self.name.into(),
-            self.help.into(),
-            Vec::new(),
-            Labels::new(),
-        );
+        let (name, help) = (self.name.into(), self.help.into());
+        let desc = Desc::new(name, help, Vec::new(), Labels::new());
         desc.map_err(|error| self.refused(error))
     }
 

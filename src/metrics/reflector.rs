@@ -100,9 +100,7 @@ impl ReflectorSeries {
         show(page, [&self.items_per_list, &self.items_per_watch]);
         let states = self.readings.states();
         let statuses = states.iter().map(|(status, _)| status);
-        let versions = statuses
-            .clone()
-            .map(|status| status.resource_version.clone());
+        let versions = statuses.clone().map(|it| it.resource_version.clone());
         set_largest(&self.last_version, versions);
         show(page, [&self.last_version]);
         let silences = states.iter().map(|(status, now)| status.silence(*now));

@@ -54,18 +54,15 @@ impl Exposition {
             registry: registry.clone(),
             names: Vec::new(),
         };
-        let all = [reflector::ALL, informer::ALL, manager::ALL, client::ALL];
-        for metric in all.concat() {
+        for metric in [reflector::ALL, informer::ALL, manager::ALL, client::ALL].concat() {
             // One of the names brings the series of all.
             let shown = registered.names.is_empty().then(|| self.clone());
             let desc = metric.desc()?;
             let name = NameInRegistry { desc, shown };
             let added = registry.register(Box::new(name.clone()));
             added.map_err(|error| {
-                let text = format!(
-                    "registering metric {}: the registry has another one of that name",
-                    metric.name
-                );
+                let why = "the registry has another one of that name";
+                let text = format!("registering metric {}: {why}", metric.name);
                 Error::config(text).with_source(error)
             })?;
             registered.names.push(name);

@@ -38,8 +38,6 @@ impl<S> SeriesMap<S> {
         let living = all.iter().filter_map(|(_, series)| series.upgrade());
         let living: Vec<_> = living.collect();
         drop(all);
-        for series in living {
-            show(&series);
-        }
+        living.into_iter().for_each(|series| show(&series));
     }
 }

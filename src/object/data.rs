@@ -42,12 +42,9 @@ impl<K: ObjectData> StoredObject<K> {
         let data = self.data();
         data.get(key).copied().ok_or_else(|| {
             let keys: Vec<_> = data.keys().map(|key| format!("{key:?}")).collect();
-            let has = if keys.is_empty() {
-                "it has none".to_owned()
-            } else {
-                format!("it has {}", keys.join(", "))
-            };
-            let text = format!("{} has no key {key:?}; {has}", self.named());
+            let keys = keys.join(", ");
+            let has = if keys.is_empty() { "none" } else { &keys };
+            let text = format!("{} has no key {key:?}; it has {has}", self.named());
             Error::new(ErrorKind::NotFound, text)
         })
     }

@@ -112,13 +112,12 @@ impl LabelMatcher {
                 ("Exists", true) => (LabelValue::Any, false),
                 ("DoesNotExist", true) => (LabelValue::Any, true),
                 (operator, _) => {
-                    let text = format!(
+                    return Err(Error::config(format!(
                         "label selector: cannot read the expression \"{} {operator}\" with {} \
                          values",
                         expression.key,
                         values.len()
-                    );
-                    return Err(Error::config(text));
+                    )));
                 }
             };
             all.push(Requirement::new(&expression.key, value, negated));

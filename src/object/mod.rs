@@ -190,11 +190,8 @@ macro_rules! impl_object {
             self.$($metadata)+.labels.as_ref()?.get(name).map(::std::string::String::as_str)
         }
 
-        fn creation_timestamp(
-            &self,
-        ) -> ::std::option::Option<
-            $crate::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time,
-        > {
+        fn creation_timestamp(&self)
+        -> ::std::option::Option<$crate::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time> {
             self.$($metadata)+.creation_timestamp.clone()
         }
     };

@@ -239,11 +239,9 @@ impl Folder {
                     return Ok(None);
                 }
                 let user = facts.st_uid;
-                let why = "this process cannot read what it gave";
+                let why = format!("this process cannot read what it gave to the user {user}");
                 let needs = "it needs the capability CAP_DAC_READ_SEARCH";
-                Err(io::Error::other(format!(
-                    "{why} to the user {user}: {needs}"
-                )))
+                Err(io::Error::other(format!("{why}: {needs}")))
             }
             other => other.map(|_| None),
         }

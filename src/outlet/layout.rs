@@ -88,8 +88,7 @@ impl Layout {
     pub(super) fn access(&self, owner: OwnerIds) -> Access {
         let mut access = Access::of_owner(owner);
         if self.user.is_some() || self.group.is_some() {
-            let of_process = || (geteuid().as_raw(), getegid().as_raw());
-            let (user, group) = owner.unwrap_or_else(of_process);
+            let (user, group) = owner.unwrap_or_else(|| (geteuid().as_raw(), getegid().as_raw()));
             access.of_files = Some((self.user.unwrap_or(user), self.group.unwrap_or(group)));
             access.shares = true;
         }
@@ -144,10 +143,6 @@ pub(super) struct Layouts(pub(super) Option<Arc<LayOut>>);
 
 impl fmt::Debug for Layouts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() {
-            "given"
-        } else {
-            "one file per key"
-        })
+        f.write_str(self.0.as_ref().map_or("one file per key", |_| "given"))
     }
 }

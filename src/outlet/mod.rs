@@ -177,10 +177,8 @@ impl Outlet {
     ///   or the marker was changed.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
         let outcome = self.publish_checked(object, &|| Ok(()))?;
-        Ok(matches!(
-            outcome,
-            Outcome::Files(true, _) | Outcome::Removed(true)
-        ))
+        let is_changed = matches!(outcome, Outcome::Files(true, _) | Outcome::Removed(true));
+        Ok(is_changed)
     }
 
     /// Does the same, until the check fails.
@@ -208,9 +206,7 @@ impl Outlet {
                 self.write::<K>(&key, &files.collect(), access, check)
             }
             Some(Laid::Kept) => Ok(Outcome::Kept),
-            Some(Laid::Removed) => self
-                .withdraw_checked::<K>(&key, check)
-                .map(Outcome::Removed),
+            Some(Laid::Removed) => Ok(Outcome::Removed(self.withdraw_checked::<K>(&key, check)?)),
         }
     }
 
@@ -225,10 +221,8 @@ impl Outlet {
         };
         let resource = K::resource();
         let kind = resource.kind();
-        guard_call(format_args!("the layout of {kind} {key}"), || {
-            lay_out(kind, key, presence)
-        })
-        .map(Some)
+        let port = format!("the layout of {kind} {key}");
+        guard_call(port, || lay_out(kind, key, presence)).map(Some)
     }
 
     /// Asks the layout about the files of an object that the server does not have. Also returns
@@ -266,8 +260,7 @@ impl Outlet {
             check,
         };
         let (is_written, sum) = self.at::<K, _>(key, |path| {
-            let folder = self.folder(path, access)?;
-            object_folder::publish(&folder, data, how)
+            object_folder::publish(&self.folder(path, access)?, data, how)
         })?;
         Ok(Outcome::Files(is_written, sum))
     }
@@ -300,11 +293,9 @@ impl Outlet {
         [namespace, kind, name]: &[&str; 3],
         access: Access,
     ) -> io::Result<Folder> {
-        let root = self.root()?;
-        root.folder.check_passage(access)?;
-        let of_namespace = root
-            .folder
-            .make(namespace, access, ownership::is_namespace)?;
+        let root = &self.root()?.folder;
+        root.check_passage(access)?;
+        let of_namespace = root.make(namespace, access, ownership::is_namespace)?;
         let of_kind = of_namespace.make(kind, access, ownership::is_kind)?;
         if let Some(there) = of_kind.child(name)? {
             object_folder::check(&there)?;
@@ -320,9 +311,8 @@ impl Outlet {
         let mut root = self.root.lock();
         let mut notices = [None, None];
         if !root.folder.is_at(&self.options.directory)? {
-            let folder = self.options.root()?;
-            let (claim, notice) =
-                ownership::claim(folder, &self.options).map_err(io::Error::other)?;
+            let claimed = ownership::claim(self.options.root()?, &self.options);
+            let (claim, notice) = claimed.map_err(io::Error::other)?;
             (*root, notices[0]) = (Arc::new(claim), notice);
         }
         notices[1] = ownership::check(&root, &self.options)?;

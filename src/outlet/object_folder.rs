@@ -152,8 +152,7 @@ pub(super) fn sum(folder: &Folder) -> io::Result<u64> {
     let mut sum = DefaultHasher::new();
     folder.add_own_facts(&mut sum)?;
     let current = folder.link(CURRENT)?.unwrap_or_default();
-    let names = BTreeSet::from_iter(folder.names()?);
-    for name in names {
+    for name in BTreeSet::from_iter(folder.names()?) {
         let is_summed = !is_generation(&name) || name == current;
         if is_summed && is_ours(folder, &name)? {
             folder.add_facts(&name, &mut sum)?;
@@ -207,8 +206,7 @@ pub(super) fn is_of_outlet(folder: &Folder) -> io::Result<bool> {
 
 /// Whether it has files of an object. A killed process may have removed the link to them.
 pub(super) fn has_files(folder: &Folder) -> io::Result<bool> {
-    let current = folder.link(CURRENT)?;
-    let mut has_files = current.is_some_and(|name| is_generation(&name));
+    let mut has_files = folder.link(CURRENT)?.as_deref().is_some_and(is_generation);
     for name in folder.names()?.iter().filter(|name| is_generation(name)) {
         if !has_files && let Some(files) = folder.child(name)? {
             // Anything but a plain file is somebody else's, and stays.
@@ -275,8 +273,7 @@ fn holds(folder: &Folder, name: &str, data: &Data<'_>, how: Writing<'_>) -> io::
     let Some(files) = folder.own_child(name)? else {
         return Ok(false);
     };
-    let mut names = files.names()?;
-    names.sort();
+    let names = BTreeSet::from_iter(files.names()?);
     if !files.is_as_made(how.access)? || !names.iter().map(String::as_str).eq(data.keys().copied())
     {
         return Ok(false);

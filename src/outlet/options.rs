@@ -103,9 +103,8 @@ impl OutletOptions {
         }
         let name = &self.name;
         if name.len() > 255 || name.chars().any(char::is_control) {
-            return Err(format!(
-                "the name {name:?} is longer than 255 bytes or no line"
-            ));
+            let why = format!("the name {name:?} is longer than 255 bytes or no line");
+            return Err(why);
         }
         Ok(())
     }

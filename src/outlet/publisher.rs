@@ -237,17 +237,12 @@ impl<K: ObjectData> PublisherCore<K> {
             files.for_each(|(version, _)| *version = None);
         }
         let is_complete = self.is_complete.load(Ordering::SeqCst);
-        let owners = self.manager.inspect().into_values();
-        let reports = owners.flatten();
+        let reports = self.manager.inspect().into_values().flatten();
         let referenced: BTreeMap<_, _> = reports.map(|report| (report.key, report.state)).collect();
         for (key, state) in &referenced {
             go_on().ok()?;
-            let looked = if looks {
-                self.look(key, written)
-            } else {
-                Ok(())
-            };
-            match looked.and_then(|()| self.write(key, *state, written, stop)) {
+            let looked = looks.then(|| self.look(key, written)).transpose();
+            match looked.and_then(|_looked| self.write(key, *state, written, stop)) {
                 Ok(true) => drop(changed.insert(key.clone())),
                 Ok(false) => {}
                 Err(_) if stop.is_stopped() => return None,
@@ -319,8 +314,7 @@ impl<K: ObjectData> PublisherCore<K> {
         if is_absent && let Some(is_changed) = self.end_absent(key, written, stop)? {
             return Ok(is_changed);
         }
-        let found = found.ok().flatten();
-        let found = found.map(|found| Arc::clone(found.stored()));
+        let found = found.ok().flatten().map(|it| Arc::clone(it.stored()));
         let Some(mut object) = found.or_else(|| written.last.get(key).cloned()) else {
             return Ok(false);
         };
@@ -382,8 +376,7 @@ impl<K: ObjectData> PublisherCore<K> {
             return Ok(None);
         };
         if has_files {
-            let now = self.now();
-            if now < written.asks_from {
+            if self.now() < written.asks_from {
                 written.is_due(written.asks_from);
                 return Ok(None);
             }
@@ -436,8 +429,7 @@ impl<K: ObjectData> PublisherCore<K> {
         stop: &StopToken,
     ) -> Option<()> {
         let now = self.now();
-        let replaced = std::mem::take(&mut written.replaced);
-        for (key, at) in replaced {
+        for (key, at) in std::mem::take(&mut written.replaced) {
             // The names of folders follow the wall clock, whose pace may differ for a while.
             let due = later(at, KEPT.saturating_add(WRITE_PERIOD));
             if now >= due {
@@ -471,9 +463,8 @@ impl<K: ObjectData> PublisherCore<K> {
 
 /// Not part of the generic function above, which is there for each kind.
 fn changed_by_another(folder: &Path, cause: Option<Error>) -> Error {
-    let folder = folder.display();
-    let text =
-        format!("another program changed or removed files of {folder}; they are written again");
+    let what = "another program changed or removed files";
+    let text = format!("{what} of {}; they are written again", folder.display());
     Error::new(ErrorKind::Resources, text).caused_by(cause)
 }
 

@@ -82,10 +82,8 @@ impl<S: CachedStatus> PodStatusCache<S> {
     /// Returns every entry with its UID, in no particular order.
     #[doc(alias = "GetAll")]
     pub fn get_all(&self) -> Vec<(Arc<str>, PodReading<S>)> {
-        let table = self.table.lock();
-        let entries = table.entries();
-        let copies = entries.map(|(uid, entry)| (Arc::clone(uid), entry.clone()));
-        copies.collect()
+        let copy = |(uid, entry): (&Arc<str>, &PodReading<S>)| (Arc::clone(uid), entry.clone());
+        self.table.lock().entries().map(copy).collect()
     }
 
     /// Blocks, without a deadline, until the cache knows something newer than `min_time` about the
@@ -346,9 +344,7 @@ impl<S: CachedStatus> PodStatusCache<S> {
 
 /// Wakes the threads whose slots are filled, once each. The caller holds no lock.
 fn wake<S>(answered: &[AnswerSlot<S>]) {
-    for slot in answered {
-        slot.notify_all();
-    }
+    answered.iter().for_each(|slot| slot.notify_all());
 }
 
 clone_of!([S: CachedStatus] PodStatusCache<S>: table, clock);

@@ -89,8 +89,7 @@ impl PodStatus {
     /// Returns the first container of that name in `container_statuses`.
     #[doc(alias = "FindContainerStatusByName")]
     pub fn find_container(&self, name: &str) -> Option<&ContainerStatus> {
-        let mut containers = self.container_statuses.iter();
-        containers.find(|container| container.name == name)
+        self.container_statuses.iter().find(|one| one.name == name)
     }
 
     /// Whether a sandbox of the pod is ready.

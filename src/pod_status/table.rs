@@ -75,9 +75,7 @@ impl<S> PodTable<S> {
 
     /// Whether the pod has an entry without an error.
     pub(super) fn has_status(&self, uid: &str) -> bool {
-        self.pods
-            .get(uid)
-            .is_some_and(|entry| entry.error.is_none())
+        self.pods.get(uid).is_some_and(|pod| pod.error.is_none())
     }
 
     pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &PodReading<S>)> {

@@ -139,8 +139,7 @@ impl Chance {
     /// Uniform in [`least`, `least` × (1 + `jitter`)).
     pub(crate) fn stretch(&mut self, least: Duration, jitter: f64) -> Duration {
         let finite = if jitter.is_finite() { jitter } else { 0.0 };
-        let jitter = finite.max(0.0);
-        let factor = self.share().mul_add(jitter, 1.0);
+        let factor = self.share().mul_add(finite.max(0.0), 1.0);
         Duration::try_from_secs_f64(least.as_secs_f64() * factor).unwrap_or(least)
     }
 }

@@ -60,9 +60,7 @@ impl<K: SnapshotObject> Attached for AttachedManager<K> {
         }
         let newest = newest.duration_since(SystemTime::UNIX_EPOCH);
         (newest.unwrap_or_default().as_secs() / CONTACT_SECONDS).hash(state);
-        for key in unclaimed.objects.keys() {
-            key.hash(state);
-        }
+        unclaimed.objects.keys().for_each(|key| key.hash(state));
     }
 
     fn write(

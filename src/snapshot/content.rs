@@ -142,9 +142,8 @@ impl Line {
             return Some(Self::Object(key(object)?, time(value.get("contact")?)?));
         }
         let [kind, namespace, name, uid] = texts(value.get("owner")?)?;
-        let key_of_owner = ObjectKey::new(namespace, name);
         let keys = value.get("keys")?.as_array()?.iter().map(key);
-        let owner = Owner::with_uid(kind.to_owned(), key_of_owner, uid);
+        let owner = Owner::with_uid(kind.to_owned(), ObjectKey::new(namespace, name), uid);
         Some(Self::Owner(owner, keys.collect::<Option<_>>()?))
     }
 }

@@ -125,9 +125,8 @@ fn read(path: &Path, to: &mut [u8; KEY_BYTES]) -> Result<(), String> {
     let mode = file.metadata().map_err(|error| error.to_string())?.mode();
     if mode & 0o077 != 0 {
         let rights = mode & 0o777;
-        return Err(format!(
-            "its rights are {rights:o}, so that others can read it: use 600"
-        ));
+        let why = format!("its rights are {rights:o}, so that others can read it: use 600");
+        return Err(why);
     }
     let mut bytes = Zeroizing::new(Vec::with_capacity(128));
     let limit = FILE_BYTES_MAX.saturating_add(1);
@@ -139,8 +138,7 @@ fn read(path: &Path, to: &mut [u8; KEY_BYTES]) -> Result<(), String> {
     }
     // The decoder's estimate of the length is larger.
     let mut decoded = Zeroizing::new(vec![0; 2 * KEY_BYTES]);
-    let length = STANDARD.decode_slice(bytes.trim_ascii(), &mut decoded);
-    if length == Ok(KEY_BYTES) {
+    if STANDARD.decode_slice(bytes.trim_ascii(), &mut decoded) == Ok(KEY_BYTES) {
         to.copy_from_slice(decoded.get(..KEY_BYTES).unwrap_or_default());
         return Ok(());
     }

@@ -202,21 +202,19 @@ impl Snapshot {
             return Err(Error::new(ErrorKind::Config, text));
         }
         let (lock, loaded) = options.read_on_a_thread()?;
+        let path = options.path.display();
+        let refused = |why: String| Error::config(format!("the snapshot {path}: {why}"));
         let lock = match lock {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let text = format!("the snapshot {}: {error}", options.path.display());
-                return Err(Error::new(ErrorKind::Config, text));
+                return Err(refused(error.to_string()));
             }
             // Reads still work; the first write will report the problem.
             Err(_) => None,
         };
         let (loaded, load_error) = match loaded {
             Ok(parts) => (parts, None),
-            Err(why) => {
-                let text = format!("the snapshot {}: {why}", options.path.display());
-                (Parts::new(), Some(Error::new(ErrorKind::Config, text)))
-            }
+            Err(why) => (Parts::new(), Some(refused(why))),
         };
         if let Some(error) = &load_error {
             log::warn!("{error}; it is not used");
@@ -359,8 +357,7 @@ impl SnapshotOptions {
         let Some(mut sealed) = read else {
             return Ok(Parts::new());
         };
-        let text = seal::open(key, &self.name, &mut sealed);
-        let text = text.map_err(|why| why.words(&self.name))?;
+        let text = seal::open(key, &self.name, &mut sealed).map_err(|why| why.words(&self.name))?;
         let (written, parts) = content::read(text)
             .map_err(|line| format!("line {line} of its text is none that this program writes"))?;
         let age = now.duration_since(written).unwrap_or_default();
@@ -397,8 +394,7 @@ impl SnapshotCore {
                 last.state = None;
             }
             // The manager's objects may run code of the program besides `write_json`.
-            let written = guard_call(&name, || self.write(last, stop));
-            match written {
+            match guard_call(&name, || self.write(last, stop)) {
                 Ok(Some((bytes, left_out))) => {
                     status = SnapshotStatus {
                         written: Some(SystemTime::now()),
@@ -434,8 +430,7 @@ impl SnapshotCore {
     ) -> Result<Option<(usize, Vec<Error>)>, Error> {
         let path = self.options.path.display();
         let failed = |error: io::Error| {
-            let kind = error.kind();
-            let text = if kind == io::ErrorKind::FileTooLarge {
+            let text = if error.kind() == io::ErrorKind::FileTooLarge {
                 let most = self.options.bytes_max;
                 format!(
                     "the snapshot {path}: more than {most} bytes; SnapshotOptions::bytes_max \

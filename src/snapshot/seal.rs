@@ -120,11 +120,7 @@ fn seal_text(key: &KeyBytes, name: &str, text: &mut [u8]) -> Option<(Vec<u8>, [u
     let mut salt = [0; SALT_BYTES];
     SystemRandom::new().fill(&mut salt).ok()?;
     let derived = Derived::new(key, &salt);
-    let mut head = Vec::new();
-    head.extend_from_slice(MAGIC);
-    head.push(FORM);
-    head.extend_from_slice(&salt);
-    head.extend_from_slice(&derived.mark()?);
+    let mut head = [MAGIC, &[FORM], &salt, &derived.mark()?].concat();
     head.extend_from_slice(&u16::try_from(name.len()).ok()?.to_be_bytes());
     head.extend_from_slice(name.as_bytes());
     head.extend_from_slice(&u64::try_from(text.len()).ok()?.to_be_bytes());

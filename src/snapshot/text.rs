@@ -24,8 +24,7 @@ impl PlainText {
 
 impl io::Write for PlainText {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let need = self.bytes.len().saturating_add(piece.len());
-        if need > self.limit {
+        if self.bytes.len().saturating_add(piece.len()) > self.limit {
             self.limit = 0;
             return Err(io::ErrorKind::FileTooLarge.into());
         }

@@ -157,9 +157,8 @@ impl WorkQueue {
                 return Err(Error::new(ErrorKind::Timeout, text));
             }
             let due = state.next_due().map_or(Deadline::NEVER, Deadline::at);
-            state = self
-                .clock
-                .wait_until(&self.state, state, deadline.earlier(due));
+            let until = deadline.earlier(due);
+            state = self.clock.wait_until(&self.state, state, until);
         }
     }
 

@@ -40,8 +40,7 @@ impl WorkState {
     }
 
     pub(super) fn add(&mut self, key: ObjectKey) {
-        let is_new = !self.is_closed && self.waiting.insert(key.clone());
-        if is_new && !self.working.contains_key(&key) {
+        if !self.is_closed && self.waiting.insert(key.clone()) && !self.working.contains_key(&key) {
             self.ready.push_back(key);
         }
     }

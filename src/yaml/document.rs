@@ -57,10 +57,8 @@ impl Node {
         };
         #[cfg(test)]
         crate::wire::steps::count(entries.len());
-        entries
-            .iter()
-            .find(|(name, value)| name == key && !value.is_null())
-            .map(|(_, value)| value)
+        let is_it = |(name, value): &&(String, Arc<Self>)| name == key && !value.is_null();
+        entries.iter().find(is_it).map(|(_, value)| value)
     }
 
     /// Whether it is one of YAML's spellings of null.
@@ -138,11 +136,9 @@ impl Extent {
 /// character of a value.
 pub(crate) fn parse(source: &str) -> Result<Document, String> {
     let mut reader = Reader::new(source);
-    let root = reader.document()?;
-    Ok(Document {
-        root: root.filter(|root| !root.is_null()),
-        warnings: reader.warnings,
-    })
+    let root = reader.document()?.filter(|root| !root.is_null());
+    let warnings = reader.warnings;
+    Ok(Document { root, warnings })
 }
 
 /// As [`parse`], with the line of each field.
@@ -150,11 +146,8 @@ pub(super) fn parse_with_lines(source: &str) -> Result<(Document, Lines), String
     let mut reader = Reader::new(source);
     reader.lines = Some(Lines::new());
     let root = reader.document()?.filter(|root| !root.is_null());
-    let document = Document {
-        root,
-        warnings: reader.warnings,
-    };
-    Ok((document, reader.lines.unwrap_or_default()))
+    let (warnings, lines) = (reader.warnings, reader.lines.unwrap_or_default());
+    Ok((Document { root, warnings }, lines))
 }
 
 /// Parses the first document of `bytes`, which may be secret but are not a kubeconfig; `None` if it
@@ -181,10 +174,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next document, or an empty one as null; `None` at the end of the text.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "all other events begin nodes"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events begin nodes")]
     pub(crate) fn document(&mut self) -> Result<Option<Arc<Node>>, String> {
         let mut root = None;
         loop {
@@ -202,13 +192,9 @@ impl<'a> Reader<'a> {
             return Ok(Event::StreamEnd);
         };
         let (event, span) = next.map_err(|error| {
-            let at = error.marker();
-            format!(
-                "not YAML: {} at line {} column {}",
-                error.info(),
-                at.line(),
-                at.col().saturating_add(1)
-            )
+            let (what, at) = (error.info(), error.marker());
+            let (line, column) = (at.line(), at.col().saturating_add(1));
+            format!("not YAML: {what} at line {line} column {column}")
         })?;
         self.place = span;
         Ok(event)
@@ -244,12 +230,10 @@ impl<'a> Reader<'a> {
                 #[cfg(test)]
                 crate::wire::steps::count(text.len());
                 let value = scalar_value(&text, style, tag.as_deref());
-                let text = Zeroizing::new(text.into_owned());
-                let text = if is_binary(tag.as_deref()) {
-                    of_base64(&text).map_err(|why| self.refused(why))?
-                } else {
-                    text
-                };
+                let mut text = Zeroizing::new(text.into_owned());
+                if is_binary(tag.as_deref()) {
+                    text = of_base64(&text).map_err(|why| self.refused(why))?;
+                }
                 extent.bytes = text.len();
                 (anchor, Node::Scalar { text, value })
             }
@@ -383,16 +367,13 @@ fn of_base64(text: &str) -> Result<Zeroizing<String>, &'static str> {
     let mut compact = Zeroizing::new(String::with_capacity(text.len()));
     compact.extend(text.chars().filter(|letter| !letter.is_ascii_whitespace()));
     let mut bytes = Zeroizing::new(vec![0; compact.len()]);
-    let length = STANDARD
-        .decode_slice(compact.as_bytes(), &mut bytes)
-        .map_err(|_quotes_a_byte| "a !!binary is not base64")?;
-    bytes.truncate(length);
+    let length = STANDARD.decode_slice(compact.as_bytes(), &mut bytes);
+    bytes.truncate(length.map_err(|_quotes_a_byte| "a !!binary is not base64")?);
     decode(bytes).map_err(|_not_text| "a !!binary holds bytes that are not text")
 }
 
 fn scalar_value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> ScalarValue {
-    let suffix = tag.filter(|tag| tag.is_yaml_core_schema()).map(Tag::suffix);
-    match suffix {
+    match tag.filter(|tag| tag.is_yaml_core_schema()).map(Tag::suffix) {
         Some("bool" | "int" | "float" | "null") => ScalarValue::plain(text),
         None if style == ScalarStyle::Plain && !is_binary(tag) => ScalarValue::plain(text),
         _ => ScalarValue::Text,
@@ -447,10 +428,7 @@ pub(crate) fn decode(bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, Str
     let unit: fn([u8; 2]) -> u16 = match bytes.as_slice() {
         [0xff, 0xfe, ..] => u16::from_le_bytes,
         [0xfe, 0xff, ..] => u16::from_be_bytes,
-        _ => {
-            let text = wipe::text(bytes).ok_or(wrong)?;
-            return Ok(Zeroizing::new(text));
-        }
+        _ => return Ok(Zeroizing::new(wipe::text(bytes).ok_or(wrong)?)),
     };
     let (units, rest) = bytes.as_chunks::<2>();
     if !rest.is_empty() {
@@ -459,8 +437,7 @@ pub(crate) fn decode(bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, Str
     // Two bytes of UTF-16 become at most three bytes of UTF-8.
     let room = bytes.len().saturating_add(units.len());
     let mut text = Zeroizing::new(String::with_capacity(room));
-    let units = units.iter().skip(1).map(|pair| unit(*pair));
-    for character in char::decode_utf16(units) {
+    for character in char::decode_utf16(units.iter().skip(1).map(|pair| unit(*pair))) {
         text.push(character.map_err(|_half| wrong)?);
     }
     Ok(text)
@@ -477,9 +454,8 @@ pub(crate) fn json(node: &Node) -> Value {
         },
         Node::Sequence(items) => items.iter().map(|item| json(item)).collect(),
         Node::Mapping(entries) => {
-            let entries = entries.iter();
-            let entries = entries.map(|(name, value)| (name.clone(), json(value)));
-            entries.collect()
+            let json_of = |(name, value): &(String, Arc<Node>)| (name.clone(), json(value));
+            entries.iter().map(json_of).collect()
         }
     }
 }

@@ -87,13 +87,12 @@ impl Section {
     ///
     /// `Config`: it is a truth value, a list or a mapping.
     pub fn scalar(&self, field: &str) -> Result<Option<&str>, Error> {
-        match self.node(field) {
-            Some(Node::Scalar {
-                text,
-                value: ScalarValue::Number(_),
-            }) => Ok(Some(text.as_str())),
-            Some(_) | None => self.text(field),
+        if let Some(Node::Scalar { text, value }) = self.node(field)
+            && matches!(value, ScalarValue::Number(_))
+        {
+            return Ok(Some(text.as_str()));
         }
+        self.text(field)
     }
 
     /// The file, for messages.
@@ -199,18 +198,15 @@ impl Section {
             }
         };
         let path = self.path_to(field);
-        let children = items.iter().enumerate();
-        children
-            .map(|(index, node)| self.mapping(Arc::clone(node), format!("{path}[{index}]")))
-            .collect()
+        let child = |(index, node)| self.mapping(Arc::clone(node), format!("{path}[{index}]"));
+        items.iter().enumerate().map(child).collect()
     }
 
     fn mapping(&self, node: Arc<Node>, path: String) -> Result<Self, Error> {
         if matches!(*node, Node::Mapping(_)) {
             return Ok(Self {
                 node,
-                path,
-                ..self.clone()
+                ..self.clone().named(path)
             });
         }
         let why = format!("must be a mapping, not {}", node.kind());

@@ -98,19 +98,16 @@ where
     fn on_update(&mut self, old: &Arc<StoredObject<K>>, new: &Arc<StoredObject<K>>) {
         let key = new.key();
         let old_matches = self.told.contains(&key) || (self.filter)(old);
-        match (old_matches, (self.filter)(new)) {
-            (true, true) => {
-                self.told.insert(key);
-                self.handler.on_update(old, new);
-            }
-            (false, true) => {
-                self.told.insert(key);
-                self.handler.on_add(new, false);
-            }
-            (true, false) => {
-                self.told.remove(&key);
-                self.handler.on_delete(Deleted::seen(Arc::clone(old)));
-            }
+        let new_matches = (self.filter)(new);
+        if new_matches {
+            self.told.insert(key);
+        } else {
+            self.told.remove(&key);
+        }
+        match (old_matches, new_matches) {
+            (true, true) => self.handler.on_update(old, new),
+            (false, true) => self.handler.on_add(new, false),
+            (true, false) => self.handler.on_delete(Deleted::seen(Arc::clone(old))),
             (false, false) => {}
         }
     }

@@ -110,10 +110,7 @@ impl<K: Object, H: EventHandler<K> + ?Sized> EventHandler<K> for Box<H> {
 
 /// One change of one object, as a handler receives it. Cloning copies pointers; `Debug` prints keys
 /// and versions only.
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "the three things a handler is told"
-)]
+#[expect(clippy::exhaustive_enums, reason = "what a handler is told")]
 pub enum Notification<K: Object> {
     /// The object is new to the handler.
     Added {

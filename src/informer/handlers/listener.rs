@@ -53,19 +53,15 @@ impl<K: Object> Listener<K> {
         options: HandlerOptions,
         (type_name, thread): (&str, &str),
     ) -> Self {
-        let is_named = options.name.is_some();
-        let name = options.name.unwrap_or_else(|| thread.to_owned());
-        let sync_name = store.name();
-        let sync_name = if is_named {
-            format!("{sync_name} + event handler {name}")
-        } else {
-            let label = type_label(type_name);
-            format!("{sync_name} + event handler {label} ({name})")
+        let (owner, label) = (store.name(), type_label(type_name));
+        let sync_name = match &options.name {
+            Some(name) => format!("{owner} + event handler {name}"),
+            None => format!("{owner} + event handler {label} ({thread})"),
         };
         let state = HandlerState::new(options.queue_max);
         Self {
-            name,
-            is_named,
+            is_named: options.name.is_some(),
+            name: options.name.unwrap_or_else(|| thread.to_owned()),
             sync_name,
             clock,
             store: store.clone(),
@@ -149,9 +145,8 @@ impl<K: Object> Listener<K> {
         metrics: Option<Hook<Option<Arc<str>>>>,
     ) {
         self.runs_on(current_thread());
-        let token = self.stop.token();
         if self.phase() == HandlerPhase::Running {
-            self.guard("on_start", || handler.on_start(&token));
+            self.guard("on_start", || handler.on_start(&self.stop.token()));
         }
         while let Some(notification) = self.next() {
             let told = self.guard_notification(notification, &mut handler);
@@ -160,8 +155,7 @@ impl<K: Object> Listener<K> {
                 metrics.tell(&format!("the metrics of handler {}", self.name), &name);
             }
             self.finish(told.err());
-            let finished = self.guard("is_finished", || handler.is_finished());
-            if finished == Some(true) {
+            if self.guard("is_finished", || handler.is_finished()) == Some(true) {
                 self.end("it wanted nothing more before it was synced");
             }
         }
@@ -316,20 +310,16 @@ impl<K: Object> Listener<K> {
         let thread = current_thread();
         let end = |state: &mut HandlerState<K>| {
             let left = state.initial_left();
-            if state.synced {
-                return Some(Ok(()));
+            match (&state.denied, &state.why) {
+                _ if state.synced => Some(Ok(())),
+                (Some(denied), _) => Some(Err(denied.clone())),
+                (None, Some(why)) => Some(Err(self.not_synced(ErrorKind::Stopped, why))),
+                (None, None) => (left > 0 && state.is_own(thread)).then(|| {
+                    let rest = format!("{left} additions of the initial list left");
+                    let cause = format!("it waits for itself, with {rest}");
+                    Err(self.not_synced(ErrorKind::NotSynced, &cause))
+                }),
             }
-            if let Some(denied) = &state.denied {
-                return Some(Err(denied.clone()));
-            }
-            if let Some(why) = &state.why {
-                return Some(Err(self.not_synced(ErrorKind::Stopped, why)));
-            }
-            (left > 0 && state.is_own(thread)).then(|| {
-                let cause =
-                    format!("it waits for itself, with {left} additions of the initial list left");
-                Err(self.not_synced(ErrorKind::NotSynced, &cause))
-            })
         };
         let state = self.state.lock();
         let (end, state) = self.clock.wait_for(&self.state, state, deadline, end);
@@ -355,8 +345,7 @@ pub(super) fn type_label(full: &str) -> &str {
         label = boxed;
     }
     label = label.strip_prefix("dyn ").unwrap_or(label);
-    let end = label.find(['<', '>', ' ']).unwrap_or(label.len());
-    label = label.get(..end).unwrap_or(label);
+    label = label.split(['<', '>', ' ']).next().unwrap_or(label);
     let own = concat!(env!("CARGO_CRATE_NAME"), "::");
     match label.rsplit_once("::") {
         Some((_, last)) if label.starts_with(own) => last,

@@ -113,8 +113,7 @@ impl<K: Object> Processor<K> {
         handler: H,
         options: HandlerOptions,
     ) -> Result<Arc<Listener<K>>, Error> {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let thread = format!("hd-{number}");
+        let thread = format!("hd-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let requested = options.resync_period.unwrap_or(self.resync_period);
         let listener = self.listener(options, std::any::type_name::<H>(), &thread);
         let metrics = {
@@ -346,9 +345,7 @@ impl<K: Object> Processor<K> {
         let listeners: Vec<_> = members.map(|member| Arc::clone(&member.listener)).collect();
         drop(table);
         drop(metrics);
-        for listener in &listeners {
-            listener.end(&why);
-        }
+        listeners.iter().for_each(|listener| listener.end(&why));
         listeners
     }
 

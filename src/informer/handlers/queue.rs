@@ -139,6 +139,8 @@ impl<K: Object> HandlerQueue<K> {
 
     /// Joins the newcomer with the queued notifications of its object.
     fn join(&mut self, comes: QueuedNotification<K>, leftovers: &mut Vec<Notification<K>>) {
+        use Notification::{Added, Deleted, Updated};
+
         let (before, last) = self.last_two(&comes.notification.key());
         let Some((place, waits)) = last.and_then(|place| Some((place, self.remove(place)?))) else {
             self.append(comes);
@@ -146,10 +148,7 @@ impl<K: Object> HandlerQueue<K> {
         };
         let transient = before.filter(|place| self.is_add(*place));
         match (&waits.notification, &comes.notification) {
-            (
-                Notification::Deleted(_),
-                Notification::Added { .. } | Notification::Updated { .. },
-            ) => {
+            (Deleted(_), Added { .. } | Updated { .. }) => {
                 if let Some((place, transient)) =
                     transient.and_then(|place| Some((place, self.remove(place)?)))
                 {
@@ -161,7 +160,7 @@ impl<K: Object> HandlerQueue<K> {
                     self.append(comes);
                 }
             }
-            (Notification::Added { .. }, Notification::Deleted(_)) => {
+            (Added { .. }, Deleted(_)) => {
                 if self.keeps_transient() {
                     self.put(place, waits.notification, waits.since);
                     self.append(comes);
@@ -170,11 +169,8 @@ impl<K: Object> HandlerQueue<K> {
                     self.leave_out(comes.notification, leftovers);
                 }
             }
-            (Notification::Deleted(_) | Notification::Updated { .. }, Notification::Deleted(_))
-            | (
-                Notification::Added { .. } | Notification::Updated { .. },
-                Notification::Added { .. } | Notification::Updated { .. },
-            ) => {
+            (Deleted(_) | Updated { .. }, Deleted(_))
+            | (Added { .. } | Updated { .. }, Added { .. } | Updated { .. }) => {
                 let as_one = joined(&waits.notification, &comes.notification);
                 self.coalesced = self.coalesced.saturating_add(1);
                 self.put(place, as_one, waits.since);

@@ -184,9 +184,7 @@ impl<K: Object> Processor<K> {
         handler: H,
         options: HandlerOptions,
     ) -> Result<Registration, Error> {
-        let registration = self.add(handler, options)?;
-        self.let_join();
-        Ok(registration)
+        self.add(handler, options).inspect(|_added| self.let_join())
     }
 
     /// Starts a handler's thread. The handler does not join yet.
@@ -195,8 +193,7 @@ impl<K: Object> Processor<K> {
         handler: H,
         options: HandlerOptions,
     ) -> Result<Registration, Error> {
-        let listener = self.spawn(handler, options)?;
-        Ok(self.registration(listener))
+        Ok(self.registration(self.spawn(handler, options)?))
     }
 
     pub(super) fn registration(self: &Arc<Self>, listener: Arc<Listener<K>>) -> Registration {

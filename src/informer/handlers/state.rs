@@ -125,8 +125,7 @@ impl<K: Object> HandlerState<K> {
     ) -> HandlerEffects<K> {
         let mut all = HandlerEffects::of(Vec::new());
         for object in objects {
-            let added = Notification::added(Arc::clone(object), true);
-            let one = self.push(added, false, now);
+            let one = self.push(Notification::added(Arc::clone(object), true), false, now);
             all.wake |= one.wake;
             all.warning = all.warning.or(one.warning);
             all.leftovers.extend(one.leftovers);

@@ -130,13 +130,10 @@ impl<K: Object> SetMember for SharedInformer<K> {
         if !self.is_ready_to_start() {
             return Ok(());
         }
+        let has_failed = || self.store().cause_of_end().is_some();
         match self.start() {
             // Another thread was faster.
-            Err(error)
-                if error.kind() == ErrorKind::Config && self.store().cause_of_end().is_none() =>
-            {
-                Ok(())
-            }
+            Err(error) if error.kind() == ErrorKind::Config && !has_failed() => Ok(()),
             Err(error) if error.kind() == ErrorKind::Stopped => Ok(()),
             started => started,
         }

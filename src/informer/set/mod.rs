@@ -227,9 +227,8 @@ impl<C> InformerSet<C> {
         let deadline = deadline.into_deadline(&self.options.reflector.clock);
         let members = self.members();
         let _waiting: Vec<_> = members.iter().map(|member| member.0.waiters()).collect();
-        let waits = members.iter();
-        let waits = waits.map(|member| member.0.wait_until_synced(deadline));
-        let waited: Vec<_> = waits.collect();
+        let wait = |member: &AnyInformer| member.0.wait_until_synced(deadline);
+        let waited: Vec<_> = members.iter().map(wait).collect();
         let ended = members.iter().zip(waited).map(|(member, waited)| {
             // An informer that was refused at first may have synced during the wait for another.
             SyncOutcome::new(member.name(), member.has_synced(), waited)
@@ -332,9 +331,7 @@ impl<C> InformerSet<C> {
             members.stopped = true;
             members.informers()
         };
-        for member in &members {
-            member.0.stop();
-        }
+        members.iter().for_each(|member| member.0.stop());
         members
     }
 
@@ -389,19 +386,16 @@ impl<C> InformerSet<C> {
         let mut name = K::resource().to_string();
         let is_taken = |name: &str| self.members().iter().any(|known| known.name() == name);
         if scope != &self.options.scope_of::<K>() {
-            let words = [
+            let mut words = vec![
                 scope.namespace_name().unwrap_or_default(),
                 scope.field_selector().as_str(),
                 scope.label_selector().as_str(),
             ];
-            let said = words.iter().filter(|word| !word.is_empty());
-            let said: Vec<&str> = said.copied().collect();
-            let said = if said.is_empty() {
-                "all".to_owned()
-            } else {
-                said.join(" ")
-            };
-            name = format!("{name} ({said})");
+            words.retain(|word| !word.is_empty());
+            if words.is_empty() {
+                words.push("all");
+            }
+            name = format!("{name} ({})", words.join(" "));
         }
         if !is_taken(&name) {
             return name;

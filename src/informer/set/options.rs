@@ -68,9 +68,14 @@ impl InformerSetOptions {
         let mut reflector = self.reflector.clone();
         reflector.seed = reflector.seed.map(|seed| seed.wrapping_add(number));
         reflector.known_version = None;
+        let mut indexers = Indexers::new();
+        if K::resource().is_namespaced() {
+            // Listers of one namespace are quick with it.
+            indexers = indexers.by_namespace();
+        }
         let options = InformerOptions::default()
             .resync_period(self.resync_period)
-            .indexers(indexers())
+            .indexers(indexers)
             .reflector(reflector);
         // The errors of waits name the kind already, so a name appears only if it adds something
         // (WT-4).
@@ -79,14 +84,5 @@ impl InformerSetOptions {
         } else {
             options.name(name)
         }
-    }
-}
-
-/// The index that makes listers of one namespace quick, for namespaced kinds.
-fn indexers<K: Object>() -> Indexers<K> {
-    if K::resource().is_namespaced() {
-        Indexers::new().by_namespace()
-    } else {
-        Indexers::new()
     }
 }

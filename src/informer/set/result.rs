@@ -62,8 +62,7 @@ impl SyncResult {
 
     /// Returns the informers or handlers that have not synced.
     pub fn unsynced(&self) -> impl Iterator<Item = &SyncOutcome> {
-        let outcomes = self.outcomes.iter();
-        outcomes.filter(|outcome| outcome.error.is_some())
+        self.outcomes.iter().filter(|one| one.error.is_some())
     }
 
     /// Returns the outcome of the informer or handler of that name.

@@ -130,8 +130,7 @@ impl<K: Object> SharedInformer<K> {
             Some(name) => format!("SharedInformer {} ({name})", K::resource().kind()),
             None => format!("SharedInformer {}", K::resource().kind()),
         };
-        let name = options.name.unwrap_or_else(|| K::resource().to_string());
-        let name: Arc<str> = name.into();
+        let name: Arc<str> = Arc::from(options.name.unwrap_or_else(|| K::resource().to_string()));
         let clock = options.reflector.clock.clone();
         let waiters = Waiters::new();
         let (store, writer) = Store::new(options.indexers, clock.clone());

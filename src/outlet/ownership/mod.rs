@@ -66,11 +66,8 @@ pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<(Claim, N
     root.check_private(options.owner).map_err(told)?;
     let lock = WriterLock::of(root).map_err(|error| format!("it cannot be locked: {error}"))?;
     let lock = lock.ok_or_else(|| {
-        let holder = match read(root) {
-            Ok(RootMarker::By([_, _, holder])) => holder,
-            Ok(RootMarker::No | RootMarker::Wrongly(_) | RootMarker::ByNewer) | Err(_) => {
-                "not known".into()
-            }
+        let Ok(RootMarker::By([_, _, holder])) = read(root) else {
+            return "another process writes there: not known".to_owned();
         };
         format!("another process writes there: {holder}")
     })?;
@@ -107,10 +104,9 @@ pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<(Claim, N
         }
         RootMarker::No if found.is_empty => (None, None),
         RootMarker::No | RootMarker::By(_) | RootMarker::Wrongly(_) => {
-            let left = if strays.is_empty() {
-                "nothing"
-            } else {
-                &strays
+            let left = match &*strays {
+                "" => "nothing",
+                strays => strays,
             };
             let notice = format!("{directory} is adopted; what no outlet made stays there: {left}");
             (None, Some(notice))
@@ -159,12 +155,10 @@ fn refused(why: &str) -> String {
 
 fn read(root: &Folder) -> io::Result<RootMarker> {
     let Some(file) = root.file(MARKER)? else {
-        let is_there = root.names()?.iter().any(|name| name == MARKER);
-        return Ok(if is_there {
-            RootMarker::Wrongly("is no plain file")
-        } else {
-            RootMarker::No
-        });
+        if root.names()?.iter().any(|name| name == MARKER) {
+            return Ok(RootMarker::Wrongly("is no plain file"));
+        }
+        return Ok(RootMarker::No);
     };
     let mut bytes = Vec::new();
     file.take(MARKER_BYTES_MAX).read_to_end(&mut bytes)?;
@@ -217,12 +211,9 @@ fn is_new_marker(name: &str) -> bool {
 /// Walks through the directory.
 fn look(root: &Folder) -> io::Result<Found> {
     let mut found = Found::default();
-    let names = root.names()?.into_iter();
-    let names = names.filter(|name| {
-        let is_known = [MARKER, OF_THE_DISK, TOLD, NEW_TOLD].contains(&name.as_str());
-        !is_known && !is_new_marker(name)
-    });
-    let names: Vec<_> = names.collect();
+    let known = [MARKER, OF_THE_DISK, TOLD, NEW_TOLD];
+    let mut names = root.names()?;
+    names.retain(|name| !known.contains(&name.as_str()) && !is_new_marker(name));
     found.is_empty = names.is_empty();
     look_at(root, names, "", DEPTH, &mut found);
     Ok(found)

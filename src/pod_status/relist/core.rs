@@ -1,7 +1,6 @@
 //! The relist's decisions: the pods to inspect, without thread, clock, runtime or cache.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use super::runtime::RuntimePod;
 
@@ -114,11 +113,9 @@ impl Records {
 fn merged(pods: Vec<RuntimePod>) -> BTreeMap<String, RuntimePod> {
     let mut current = BTreeMap::<String, RuntimePod>::new();
     for pod in pods {
-        match current.entry(pod.uid().to_owned()) {
-            Entry::Vacant(place) => {
-                place.insert(pod);
-            }
-            Entry::Occupied(mut same) => same.get_mut().take_in(pod),
+        match current.get_mut(pod.uid()) {
+            Some(same) => same.take_in(pod),
+            None => drop(current.insert(pod.uid().to_owned(), pod)),
         }
     }
     current

@@ -75,8 +75,7 @@ impl<R: Runtime> RelistLoop<R> {
         self.records = Records::knowing(held.map(|(uid, _)| uid.to_string()));
         let _registered = stop.register(&self.requests.wake());
         while !stop.is_stopped() {
-            let stopped = self.round(stop);
-            if stopped || self.serve(stop) == WaitEnd::Stopped {
+            if self.round(stop) || self.serve(stop) == WaitEnd::Stopped {
                 return;
             }
         }

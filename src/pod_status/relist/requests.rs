@@ -126,12 +126,11 @@ impl RelistRequests {
     /// another loop has begun since.
     pub(super) fn end(&self, number: u64) {
         let mut queue = self.0.lock();
-        if queue.loops != number {
-            return;
+        if queue.loops == number {
+            queue.has_ended = true;
+            queue.relist.clear();
+            queue.reinspect.clear();
         }
-        queue.has_ended = true;
-        queue.relist.clear();
-        queue.reinspect.clear();
     }
 
     /// How many requests were dropped because the queue was full.
