@@ -184,8 +184,11 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         self.core.pauses(Some(until));
         self.publish_and_wait();
         let deadline = Deadline::at(until);
-        let wakes = (on_demand, !self.core.status().synced);
-        let is_expedited = self.waiters.pause(&self.clock, deadline, stop, wakes);
+        let is_first = !self.core.status().synced;
+        let is_expedited = on_demand && self.waiters.pause(&self.clock, deadline, stop, is_first);
+        if !on_demand {
+            stop.wait_until(&self.clock, deadline);
+        }
         self.core.pauses(None);
         if is_expedited {
             Input::Demanded

@@ -8,10 +8,9 @@ use crate::worker::StopToken;
 
 /// The place that one reflector writes to: a store, a queue, or an entry for one object.
 ///
-/// The reflector calls it on its own thread, one call at a time, except for
-/// [`bound`](Self::bound). A slow sink holds up the watch. A
-/// call that may block must end with the reflector's [stop](Self::start). The reflector drops the
-/// sink when it ends.
+/// The reflector calls it on its own thread, one call at a time, except for [`bound`](Self::bound).
+/// A slow sink holds up the watch. A call that may block must end with the reflector's
+/// [stop](Self::start). The reflector drops the sink when it ends.
 pub trait Sink<K: Object>: Send + 'static {
     /// A replacement of the content that is not complete yet. Dropping it leaves the content as it
     /// was.

@@ -1,8 +1,11 @@
 //! Counts callers that wait or read. They make a first sync retry fast, and wake a reflector that
 //! backs off (B3, B10).
 
+use std::panic::resume_unwind;
+
 use crate::clock::{Clock, Deadline};
 use crate::error::debug_of;
+use crate::guard::held_back;
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::{StopToken, Wake};
 
@@ -23,7 +26,7 @@ struct Callers {
     waiting: usize,
     /// The reflector pauses, and a read may wake it.
     pausing: bool,
-    /// A caller has read the content, or begun to wait, during this pause.
+    /// A caller has read the content during this pause, or begun to wait since the last one.
     read: bool,
     /// The running request, which the next caller that waits makes urgent.
     request: Option<Arc<dyn Wake>>,
@@ -51,7 +54,7 @@ impl Waiters {
         let request = {
             let mut callers = self.0.lock();
             callers.waiting = callers.waiting.saturating_add(1);
-            callers.read |= callers.pausing;
+            callers.read = true;
             callers.request.take()
         };
         self.0.notify_all();
@@ -76,11 +79,11 @@ impl Waiters {
             drop(callers);
             request.wake();
         }
-        let answer = send();
+        let answer = held_back(send);
         let request = self.0.lock().request.take();
         // This may be the last reference to the lister-watcher, so it is dropped outside the lock.
         drop(request);
-        answer
+        answer.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
     /// Declares that a caller reads the content and would prefer newer content. Never blocks on the
@@ -99,25 +102,25 @@ impl Waiters {
         }
     }
 
-    /// Blocks until `deadline`, a stop, or (if `wakes`) a caller that begins to wait or reads, or
-    /// (if `is_first`) one that waits. Returns true for such a caller.
+    /// Blocks until `deadline`, a stop, or a caller that reads or begins to wait; before the first
+    /// sync, any caller that waits. Returns true for a caller.
     pub(crate) fn pause(
         &self,
         clock: &Clock,
         deadline: Deadline,
         stop: &StopToken,
-        (wakes, is_first): (bool, bool),
+        is_first: bool,
     ) -> bool {
         let wake: Arc<dyn Wake> = Arc::<Monitor<Callers>>::clone(&self.0);
         let _registration = stop.register(&wake);
         let mut callers = self.0.lock();
         // Otherwise a caller that waits during a whole outage would end each of its pauses.
-        (callers.pausing, callers.read) = (wakes, is_first && callers.waiting > 0);
+        callers.read = callers.waiting > 0 && (is_first || callers.read);
+        callers.pausing = true;
         let (end, mut callers) = clock.wait_for(&self.0, callers, deadline, |callers| {
-            let is_expedited = wakes && callers.read;
-            (is_expedited || stop.is_stopped()).then_some(is_expedited)
+            (callers.read || stop.is_stopped()).then_some(callers.read)
         });
-        callers.pausing = false;
+        (callers.pausing, callers.read) = (false, false);
         end.unwrap_or(false)
     }
 }

@@ -122,7 +122,7 @@ fn a_pause_ends_by_the_stop_and_by_a_waiter() {
                 let (pausing, token) = (waiters.clone(), stop.token());
                 let pause = thread::spawn(move || {
                     let clock = Clock::system();
-                    pausing.pause(&clock, Deadline::NEVER, &token, (true, true))
+                    pausing.pause(&clock, Deadline::NEVER, &token, true)
                 });
                 let guard = if stops {
                     stop.stop();

@@ -96,7 +96,6 @@ impl WorldManager {
             .change_detection(mode)
             .idle_max(idle_max);
         let seed = chance.below(u64::MAX);
-        options.reflector.seed = Some(seed);
         // A stream of its own, so that a run with a watch for each object is the same.
         let mut own = Chance::new(seed ^ 0x2f72_b4b0_1c3c_9d77);
         let above = usize::try_from(own.below(3)).unwrap_or_default();

@@ -782,29 +782,32 @@ fn b11_a_head_that_is_held_back_ends_the_connection() {
     assert_eq!(stage.core.status().failures.count(), 1);
 }
 
+/// The time-out of the first watch of a reflector, which streams its list.
+fn first_timeout(options: &super::ReflectorOptions) -> std::time::Duration {
+    use super::{Action, Core, Facts, Input};
+    let now = options.clock.now();
+    let facts = Facts {
+        now,
+        urgent: false,
+        streams: true,
+        bookmarks: None,
+        left_out: 0,
+    };
+    let mut core = Core::new(options, String::new(), false, now);
+    let Action::Open(request) = core.step(Input::Start, &facts) else {
+        panic!("a stream");
+    };
+    request.timeout
+}
+
 /// Copies of options are of other reflectors: in step, all would return to a server at once.
 #[test]
 fn copies_of_options_draw_their_own_waits_unless_they_have_a_seed() {
-    use super::{Action, Core, Facts, Input, ReflectorOptions};
-    let timeouts = |options: &ReflectorOptions| {
-        let now = options.clock.now();
-        let facts = Facts {
-            now,
-            urgent: false,
-            streams: true,
-            bookmarks: None,
-            left_out: 0,
-        };
-        let timeouts = (0..20).map(|_| {
-            let mut core = Core::new(&options.clone(), String::new(), false, now);
-            let Action::Open(request) = core.step(Input::Start, &facts) else {
-                panic!("a stream");
-            };
-            request.timeout
-        });
+    let timeouts = |options: &super::ReflectorOptions| {
+        let timeouts = (0..20).map(|_| first_timeout(&options.clone()));
         timeouts.collect::<std::collections::BTreeSet<_>>().len()
     };
-    let options = ReflectorOptions::default().watch_list(true);
+    let options = super::ReflectorOptions::default().watch_list(true);
     assert!(timeouts(&options) > 1);
     assert_eq!(timeouts(&options.seed(7)), 1);
 }
@@ -812,31 +815,17 @@ fn copies_of_options_draw_their_own_waits_unless_they_have_a_seed() {
 /// RF-2: unset or small gives 300..600 s, 30 min gives 1800..3600 s; whole seconds.
 #[test]
 fn watch_timeouts() {
-    use super::{Action, Core, Facts, Input, ReflectorOptions};
     use std::time::Duration;
     for (minimum, low, high) in [(300, 300, 600), (1, 300, 600), (1800, 1800, 3600)] {
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..200 {
-            let options = ReflectorOptions {
-                watch_timeout_min: Duration::from_secs(minimum),
-                seed: Some(seed),
-                watch_list: true,
-                ..ReflectorOptions::default()
-            };
-            let now = options.clock.now();
-            let facts = Facts {
-                now,
-                urgent: false,
-                streams: true,
-                bookmarks: None,
-                left_out: 0,
-            };
-            let mut core = Core::new(&options, String::new(), false, now);
-            let Action::Open(request) = core.step(Input::Start, &facts) else {
-                panic!("a stream");
-            };
-            assert_eq!(request.timeout.subsec_nanos(), 0);
-            seen.insert(request.timeout.as_secs());
+            let options = super::ReflectorOptions::default()
+                .watch_timeout_min(Duration::from_secs(minimum))
+                .watch_list(true)
+                .seed(seed);
+            let timeout = first_timeout(&options);
+            assert_eq!(timeout.subsec_nanos(), 0);
+            seen.insert(timeout.as_secs());
         }
         let (first, last) = (*seen.first().unwrap(), *seen.last().unwrap());
         assert!(first >= low && last < high, "{first}..{last}");
