@@ -151,32 +151,74 @@ impl LastWords {
 
 /// Replaces each word that looks like a token, or that follows the name of a secret.
 fn without_tokens(text: &str) -> String {
-    let in_word = |char: char| char.is_ascii_alphanumeric() || "-._~+/%".contains(char);
     let mut shown = String::with_capacity(text.len());
-    let (mut rest, mut before, mut gap) = (text, "", "");
+    let (mut before, mut rest) = ("", text);
     while !rest.is_empty() {
-        let mut end = rest.find(|char| !in_word(char)).unwrap_or(rest.len());
-        let word = rest.get(..end).unwrap_or_default();
-        let is_assigned = gap.contains('=') || gap.contains(':') && gap.contains(['"', '\'']);
-        let is_named = names_secret(before) && (is_assigned || word.len() >= 8 && is_mixed(word));
-        // A secret may contain any character.
-        let value_end = rest.find(|char: char| char.is_whitespace() || "\"'".contains(char));
-        let value = rest
-            .get(..value_end.unwrap_or(rest.len()))
-            .unwrap_or_default();
-        let is_behind_user = gap.strip_prefix("://").unwrap_or(gap).starts_with(':')
-            && !gap.contains(char::is_whitespace);
-        let password = value.rfind('@').filter(|_| is_behind_user);
-        let secret_end = is_named.then_some(value.len()).or(password);
-        let is_secret = secret_end.is_some() || looks_like_token(word);
-        end = end.max(secret_end.unwrap_or_default());
-        let (word, behind) = rest.split_at(end);
-        let (next_gap, next) = behind.split_at(behind.find(in_word).unwrap_or(behind.len()));
-        shown.push_str(if is_secret { MARK } else { word });
-        shown.push_str(next_gap);
-        (rest, before, gap) = (next, word, next_gap);
+        let (gap, length, is_secret) = next_word(before, rest);
+        let (between, from_word) = rest.split_at(gap);
+        (before, rest) = from_word.split_at(length);
+        shown.push_str(between);
+        shown.push_str(if is_secret { MARK } else { before });
     }
     shown
+}
+
+/// Finds the next word or value behind `before`. Returns where it begins, its length, and whether
+/// it is a secret.
+fn next_word(before: &str, behind: &str) -> (usize, usize, bool) {
+    let in_word = |char: char| char.is_ascii_alphanumeric() || "-._~+/%".contains(char);
+    // A secret may contain any character.
+    let unquoted = |text: &str| {
+        let end = text.find(|char: char| char.is_whitespace() || "\"'".contains(char));
+        end.unwrap_or(text.len())
+    };
+    let is_named = names_secret(before);
+    if let Some((begin, quote)) = assigned(behind).filter(|_| is_named) {
+        let value = behind.split_at(begin).1;
+        let length = match quote {
+            Some(quote) => quoted(value, quote),
+            // The signs may belong to the name of another secret.
+            None => value
+                .split_at(unquoted(value))
+                .0
+                .trim_end_matches(['=', ':'])
+                .len(),
+        };
+        return (begin, length, length > 0);
+    }
+    if let Some(value) = behind.strip_prefix(':')
+        && let Some(at) = value.split_at(unquoted(value)).0.rfind('@')
+    {
+        // The password of a user.
+        return (1, at, true);
+    }
+    let begin = behind.find(in_word).unwrap_or(behind.len());
+    let rest = behind.split_at(begin).1;
+    let (word, _) = rest.split_at(rest.find(|char| !in_word(char)).unwrap_or(rest.len()));
+    if is_named && word.len() >= 8 && is_mixed(word) {
+        return (begin, unquoted(rest), true);
+    }
+    (begin, word.len(), looks_like_token(word))
+}
+
+/// Where the value begins that is assigned to the name before this text, and its closing quote.
+fn assigned(behind: &str) -> Option<(usize, Option<&str>)> {
+    let named = behind.trim_start_matches(['\\', '"', '\'']);
+    let value = named.trim_start_matches([' ', '\t', '=', ':', '>']);
+    let (sign, _) = named.split_at(named.len().saturating_sub(value.len()));
+    let quotes = ["\"", "'", "\\\"", "\\'"];
+    let quote = quotes.into_iter().find(|quote| value.starts_with(quote));
+    let is_quoted = quote.is_some() || named != behind;
+    let is_assigned = sign.contains('=') || sign.contains(':') && is_quoted;
+    let begin = behind.len().saturating_sub(value.len());
+    is_assigned.then(|| (begin.saturating_add(quote.map_or(0, str::len)), quote))
+}
+
+/// The length of a value up to its quote, or of the line.
+fn quoted(value: &str, quote: &str) -> usize {
+    let mut quotes = value.match_indices(quote).map(|(at, _)| at);
+    let end = quotes.find(|at| !value.split_at(*at).0.ends_with('\\'));
+    end.or_else(|| value.find('\n')).unwrap_or(value.len())
 }
 
 fn names_secret(word: &str) -> bool {
@@ -273,6 +315,18 @@ mod tests {
             "{\"password\":\"a!hunter\"}",
             "at http://u:S3!hunter@proxy:3128: refused",
             "token=abc$hunter",
+            "password: \"it's two hunter\", again",
+            "token=\"\" password=\"hunter\"",
+            "api_key: \"\", password: \"hunter\"",
+            "login(token=None,password='hunter')",
+            "token=abc,password: hunter2345",
+            "password='$ecret hunter'",
+            "--password=\"!a hunter\"",
+            "password=\"ab\\\"hunter\"",
+            "{\\\"token\\\":\\\"!hunter\\\"}",
+            "password=\u{441}\u{435}\u{43a}hunter next",
+            "at http://u:!S3-hunter@proxy",
+            "token='it hunter",
         ] {
             let shown = of(text.as_bytes(), false, None).unwrap();
             assert!(shown.contains(MARK) && !shown.contains("hunter"), "{shown}");
