@@ -122,7 +122,8 @@ impl Attempts {
     /// its own, and reach itself.
     fn connected(&mut self, socket: OwnedFd, address: SocketAddr) -> Option<TcpStream> {
         let stream = TcpStream::from(socket);
-        if stream.local_addr().is_ok_and(|own| own == address) {
+        let own = stream.local_addr().ok();
+        if own.is_some() && own == stream.peer_addr().ok() {
             self.failed(address, &Errno::CONNREFUSED.into());
             return None;
         }
@@ -206,15 +207,19 @@ mod tests {
 
     #[test]
     fn a_connection_to_itself_is_a_refused_one() {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let socket = open(any).unwrap();
-        bind(&socket, &any).unwrap();
-        let own = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
-        let _begun = rustix::net::connect(&socket, &own);
-        let mut attempts = Attempts::default();
-        assert!(attempts.connected(socket, own).is_none());
-        let text = attempts.failure().to_string();
-        assert!(text.contains("Connection refused"), "{text}");
+        // A connect to no address reaches this machine.
+        for asked in [[127, 0, 0, 1], [0, 0, 0, 0]] {
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            let socket = open(any).unwrap();
+            bind(&socket, &any).unwrap();
+            let own = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+            let asked = SocketAddr::from((asked, own.port()));
+            let _begun = rustix::net::connect(&socket, &asked);
+            let mut attempts = Attempts::default();
+            assert!(attempts.connected(socket, asked).is_none());
+            let text = attempts.failure().to_string();
+            assert!(text.contains("Connection refused"), "{text}");
+        }
     }
 
     /// One that listened would answer while a child that another test just forked has it.
