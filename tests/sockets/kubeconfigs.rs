@@ -213,19 +213,20 @@ fn a_file_of_the_list_that_names_nothing_needed_may_go() {
 /// Seen: a gone authority kept the token from its rotation, though TLS keeps what it read.
 #[test]
 fn what_is_not_followed_may_go_or_break() {
-    let stage = Stage::new("unneeded");
-    stage.write("token: old");
-    let client = stage.client();
-    let text = stage.text("token: new, as: \"a\\nb\"");
-    let text = text.replace(
-        "authority: ca.crt",
-        "authority: ca.crt, proxy-url: 'no:proxy'",
-    );
-    fs::remove_file(stage.directory.join("ca.crt")).unwrap();
-    fs::write(stage.path(), text).unwrap();
-    let (shown, error) = stage.gets(&client, 1, &[401, 200]);
-    assert_eq!(shown, ["Bearer old", "Bearer new"]);
-    assert_eq!(error, None);
+    let broken = "insecure-skip-tls-verify: maybe";
+    for authorities in ["certificate-authority: ca.crt", broken] {
+        let stage = Stage::new("unneeded");
+        stage.write("token: old");
+        let client = stage.client();
+        let text = stage.text("token: new, as: \"a\\nb\"");
+        let cluster = format!("{authorities}, proxy-url: 'no:proxy'");
+        let text = text.replace("certificate-authority: ca.crt", &cluster);
+        fs::remove_file(stage.directory.join("ca.crt")).unwrap();
+        fs::write(stage.path(), text).unwrap();
+        let (shown, error) = stage.gets(&client, 1, &[401, 200]);
+        assert_eq!(shown, ["Bearer old", "Bearer new"]);
+        assert_eq!(error, None);
+    }
 }
 
 /// A plugin and a token file give other tokens themselves: their kubeconfig is not read again.

@@ -61,7 +61,11 @@ pub(super) fn resolve(
         (None, None) => String::new(),
     };
     let cluster = cluster.unwrap_or(&nothing);
-    let mut tls = tls(cluster, options, environment)?;
+    // Only the user's credentials are followed: the rest may be gone or broken by then.
+    let mut tls = match tls(cluster, options, environment) {
+        Err(_broken) if options.is_again => TlsSettings::default(),
+        tls => tls?,
+    };
     let mut config = Config::new(server(cluster, user, options, &tls)?, environment);
     if !source.is_empty() {
         config.source = source;
@@ -73,7 +77,6 @@ pub(super) fn resolve(
     if let Some(namespace) = namespace.or_else(|| environment.pod_namespace()) {
         config.namespace = namespace;
     }
-    // Only the user's credentials are followed: the rest may be gone by then.
     if !options.is_again {
         config.compression = !cluster.flag("disable-compression")?;
         if let Some(url) = cluster.text("proxy-url")? {
