@@ -456,13 +456,16 @@ fn rows_of((pod, objects): (Owner, Vec<ObjectReport>)) -> Vec<(RowKey, Facts)> {
 }
 
 fn not_kept(pod: &Arc<StoredObject<Pod>>) -> impl Iterator<Item = (RowKey, Facts)> {
-    pod.unkept().iter().map(|(kind, name)| {
+    let unkept = pod.unkept().iter().map(|(kind, name)| (*kind, name));
+    let unkept = unkept.map(|of| (of, Facts::not_kept()));
+    let impossible = pod.impossible().map(|of| (of, Facts::impossible()));
+    unkept.chain(impossible).map(|((kind, name), facts)| {
         let row = RowKey {
             pod: pod.key(),
-            kind: (*kind).into(),
+            kind: kind.into(),
             name: name.clone(),
         };
-        (row, Facts::not_kept())
+        (row, facts)
     })
 }
 

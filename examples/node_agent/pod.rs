@@ -35,13 +35,23 @@ impl Pod {
 
     /// The objects that it names.
     pub(crate) fn objects(&self) -> Vec<ObjectId> {
-        let secrets = self.secrets.iter().map(|name| ("Secret", name));
-        let config_maps = self.config_maps.iter().map(|name| ("ConfigMap", name));
-        let objects = secrets.chain(config_maps).map(|(kind, name)| ObjectId {
+        let objects = self.named().filter(|(_, name)| can_exist(name));
+        let objects = objects.map(|(kind, name)| ObjectId {
             kind: kind.into(),
             key: ObjectKey::new(&*self.namespace, &**name),
         });
         objects.collect()
+    }
+
+    /// Kinds and names of what it names, and no server can have: API servers let pods name it.
+    pub(crate) fn impossible(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        self.named().filter(|(_, name)| !can_exist(name))
+    }
+
+    fn named(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let secrets = self.secrets.iter().map(|name| ("Secret", name));
+        let config_maps = self.config_maps.iter().map(|name| ("ConfigMap", name));
+        secrets.chain(config_maps)
     }
 }
 
@@ -208,6 +218,11 @@ const CERTIFICATE: Part = Part::Map(&[(
     Part::Text(|pod, signer| pod.needs("PodCertificate", OF_SIGNER, signer)),
 )]);
 const OF_SIGNER: &str = "signer=";
+
+/// Whether a name can stand in the path of an object.
+fn can_exist(name: &str) -> bool {
+    !matches!(name, "." | "..") && !name.contains(['/', '%'])
+}
 
 /// An empty name names nothing.
 fn named(name: &str) -> Option<String> {

@@ -113,6 +113,12 @@ impl Facts {
         Self::without_content(State::NotKept, Some(reason.to_owned()))
     }
 
+    /// The line about an object that no server can have.
+    pub(crate) fn impossible() -> Self {
+        let reason = "no object can have this name".to_owned();
+        Self::without_content(State::Kept(ObjectState::NotFound), Some(reason))
+    }
+
     fn without_content(state: State, reason: Option<String>) -> Self {
         Self {
             state,
