@@ -38,6 +38,8 @@ impl<S> SeriesMap<S> {
         let living = all.iter().filter_map(|(_, series)| series.upgrade());
         let living: Vec<_> = living.collect();
         drop(all);
-        living.into_iter().for_each(|series| show(&series));
+        for series in living {
+            show(&series);
+        }
     }
 }

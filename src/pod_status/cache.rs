@@ -344,7 +344,9 @@ impl<S: CachedStatus> PodStatusCache<S> {
 
 /// Wakes the threads whose slots are filled, once each. The caller holds no lock.
 fn wake<S>(answered: &[AnswerSlot<S>]) {
-    answered.iter().for_each(|slot| slot.notify_all());
+    for slot in answered {
+        slot.notify_all();
+    }
 }
 
 clone_of!([S: CachedStatus] PodStatusCache<S>: table, clock);

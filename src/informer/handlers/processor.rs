@@ -345,7 +345,9 @@ impl<K: Object> Processor<K> {
         let listeners: Vec<_> = members.map(|member| Arc::clone(&member.listener)).collect();
         drop(table);
         drop(metrics);
-        listeners.iter().for_each(|listener| listener.end(&why));
+        for listener in &listeners {
+            listener.end(&why);
+        }
         listeners
     }
 

@@ -331,7 +331,9 @@ impl<C> InformerSet<C> {
             members.stopped = true;
             members.informers()
         };
-        members.iter().for_each(|member| member.0.stop());
+        for member in &members {
+            member.0.stop();
+        }
         members
     }
 

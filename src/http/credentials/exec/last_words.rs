@@ -304,6 +304,15 @@ mod tests {
                 );
             }
         }
+        assert_eq!(
+            of(b"no canary today", false, Some("canary")).as_deref(),
+            Some("no [credentials left out] today")
+        );
+        assert_eq!(of(b"a bat", false, Some("a")).as_deref(), Some("a bat"));
+    }
+
+    #[test]
+    fn what_is_named_a_secret_is_hidden_whatever_its_characters() {
         for text in [
             "token=hunter",
             "{\"token\":\"hunter\"}",
@@ -331,11 +340,6 @@ mod tests {
             let shown = of(text.as_bytes(), false, None).unwrap();
             assert!(shown.contains(MARK) && !shown.contains("hunter"), "{shown}");
         }
-        assert_eq!(
-            of(b"no canary today", false, Some("canary")).as_deref(),
-            Some("no [credentials left out] today")
-        );
-        assert_eq!(of(b"a bat", false, Some("a")).as_deref(), Some("a bat"));
     }
 
     #[test]
