@@ -322,20 +322,22 @@ impl Outlet {
         Ok(claimed)
     }
 
-    /// Sums up the files of an object. Another sum means that another program changed them.
-    fn sum<K: ObjectData>(&self, key: &ObjectKey) -> Result<u64, Error> {
-        self.at::<K, _>(key, |path| {
-            let folder = self.existing(path)?.ok_or(io::ErrorKind::NotFound)?;
-            object_folder::sum(&folder)
+    /// Sums up the files of an object, if readers find any. Another sum means that another program
+    /// changed them.
+    fn sum<K: ObjectData>(&self, key: &ObjectKey) -> Result<Option<u64>, Error> {
+        self.at::<K, _>(key, |path| match self.existing(path)? {
+            Some(folder) => object_folder::sum_if_there(&folder),
+            None => Ok(None),
         })
     }
 
-    /// Removes the files of an object that were replaced long enough ago.
-    fn sweep<K: ObjectData>(&self, key: &ObjectKey, check: Check<'_>) -> Result<(), Error> {
+    /// Removes the files of an object that were replaced long enough ago. Returns whether others
+    /// stay.
+    fn sweep<K: ObjectData>(&self, key: &ObjectKey, check: Check<'_>) -> Result<bool, Error> {
         let now = self.options.clock.wall_instant().since_epoch();
         self.at::<K, _>(key, |path| match self.existing(path)? {
             Some(folder) => object_folder::sweep(&folder, now, check),
-            None => Ok(()),
+            None => Ok(false),
         })
     }
 

@@ -83,7 +83,7 @@ fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<R
     let (current, mut made) = match current {
         Some(name) if holds(folder, &name, data, how)? => (name, Repair::Nothing),
         before @ (Some(_) | None) => {
-            remove_unfinished(folder, before.as_deref(), how.check)?;
+            remove_unfinished(folder, before.as_deref(), how)?;
             let name = write(folder, data, how)?;
             folder.set_link(CURRENT, &name, NEW_LINK)?;
             (name, Repair::Files)
@@ -109,29 +109,36 @@ fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<R
     Ok(made)
 }
 
-/// Removes the unfinished files of a killed process, to which no link has led a reader.
-fn remove_unfinished(folder: &Folder, current: Option<&str>, check: Check<'_>) -> io::Result<()> {
-    let current = current.and_then(generation).unwrap_or_default();
-    for name in folder.names()? {
-        if generation(&name).is_some_and(|made| made > current) {
-            remove(folder, &name, check)?;
+/// Removes the unfinished files of a killed process. After a step back of the clock, finished ones
+/// look the same: what may be one stays a while.
+fn remove_unfinished(folder: &Folder, current: Option<&str>, how: Writing<'_>) -> io::Result<()> {
+    let current = current.unwrap_or_default();
+    let present = generation(current).unwrap_or_default();
+    let names = folder.names()?;
+    for name in &names {
+        let is_later = generation(name).is_some_and(|made| made > present);
+        if is_later && !is_kept(name, &names, current, how.now) {
+            remove(folder, name, how.check)?;
         }
     }
     Ok(())
 }
 
-/// Removes the files that were replaced long enough ago.
-pub(super) fn sweep(folder: &Folder, now: Duration, check: Check<'_>) -> io::Result<()> {
+/// Removes the files that were replaced long enough ago. Returns whether others stay.
+pub(super) fn sweep(folder: &Folder, now: Duration, check: Check<'_>) -> io::Result<bool> {
     let Some(current) = folder.link(CURRENT)? else {
-        return Ok(());
+        return Ok(false);
     };
+    let mut others_stay = false;
     let names = folder.names()?;
-    for name in &names {
-        if is_generation(name) && !is_kept(name, &names, &current, now) {
+    for name in names.iter().filter(|name| is_generation(name)) {
+        if is_kept(name, &names, &current, now) {
+            others_stay |= *name != current;
+        } else {
             remove(folder, name, check)?;
         }
     }
-    Ok(())
+    Ok(others_stay)
 }
 
 /// Whether it belongs to the present files, or a reader may still have it open. The next
@@ -148,7 +155,7 @@ fn is_kept(name: &str, names: &[String], current: &str, now: Duration) -> bool {
 
 /// Hashes the folder's facts without reading files. A different hash means that a file, a link or a
 /// folder was changed, replaced, added or removed.
-pub(super) fn sum(folder: &Folder) -> io::Result<u64> {
+fn sum(folder: &Folder) -> io::Result<u64> {
     let mut sum = DefaultHasher::new();
     folder.add_own_facts(&mut sum)?;
     let current = folder.link(CURRENT)?.unwrap_or_default();
@@ -164,6 +171,13 @@ pub(super) fn sum(folder: &Folder) -> io::Result<u64> {
         }
     }
     Ok(sum.finish())
+}
+
+/// The [`sum()`], if readers find files.
+pub(super) fn sum_if_there(folder: &Folder) -> io::Result<Option<u64>> {
+    let current = folder.link(CURRENT)?.filter(|name| is_generation(name));
+    let files = current.map(|name| folder.child(&name)).transpose()?;
+    files.flatten().map(|_files| sum(folder)).transpose()
 }
 
 /// Removes everything of the layout, but not the folder. The links that readers open go first.

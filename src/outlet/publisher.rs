@@ -14,7 +14,7 @@ use crate::clock::{Clock, IntoDeadline, later};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
-use crate::manager::{ChangeDetection, Changes, ObjectManager, ObjectState};
+use crate::manager::{Cached, ChangeDetection, Changes, ObjectManager, ObjectState};
 use crate::object::{ObjectData, ObjectKey, ResourceVersion, StoredObject};
 use crate::policy::doubled;
 use crate::rounds::Rounds;
@@ -46,6 +46,10 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 /// volumes. They go when the last reference goes. A slow disk delays this thread alone. An object
 /// that changes several times in a second is written once in that second.
 ///
+/// What only a snapshot has is written where there are no files: those of an earlier process may be
+/// newer. With `Cache` and `Get`, after a read without an answer the thread asks for the other
+/// objects in its next round.
+///
 /// Every half minute the thread checks the files, without reading them. If another program has
 /// changed, removed or replaced something, the object counts as failed for a second. Then it is
 /// written again.
@@ -64,7 +68,8 @@ pub struct Publisher<K: ObjectData> {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PublisherStatus {
-    /// How many objects have their files, with the content in memory.
+    /// How many objects have their files, with the content in memory. If that is only what a
+    /// snapshot had, the files of an earlier process count, too.
     pub published: usize,
     /// The objects whose files could not be written or removed, with the error. The publisher tries
     /// them again, first after a second, later every half minute. An empty key stands for what an
@@ -239,7 +244,11 @@ impl<K: ObjectData> PublisherCore<K> {
         let is_complete = self.is_complete.load(Ordering::SeqCst);
         let reports = self.manager.inspect().into_values().flatten();
         let referenced: BTreeMap<_, _> = reports.map(|report| (report.key, report.state)).collect();
-        for (key, state) in &referenced {
+        let mut in_turn: Vec<_> = referenced.iter().collect();
+        // Those that the last round left out come first.
+        let silent = written.silent.take();
+        in_turn.sort_by_key(|(key, _)| silent.as_ref() >= Some(*key));
+        for (key, state) in in_turn {
             go_on().ok()?;
             let looked = looks.then(|| self.look(key, written)).transpose();
             match looked.and_then(|_looked| self.write(key, *state, written, stop)) {
@@ -293,6 +302,24 @@ impl<K: ObjectData> PublisherCore<K> {
         Ok(())
     }
 
+    /// Reads an object. After a read without an answer, the rest of the round takes what is in
+    /// memory: each further request may take as long, and all objects wait for it.
+    fn read(&self, key: &ObjectKey, written: &mut Written<K>) -> Result<Option<Cached<K>>, Error> {
+        let (namespace, name) = (key.namespace(), key.name());
+        let is_watched = self.manager.change_detection() == ChangeDetection::Watch;
+        if is_watched || written.silent.is_some() {
+            return self.manager.get_cached(namespace, name);
+        }
+        let found = self.manager.get(namespace, name);
+        let error = found.as_ref().map_or_else(Some, Cached::last_error);
+        if let Some(ErrorKind::NotSynced | ErrorKind::Timeout | ErrorKind::Unreachable) =
+            error.map(Error::kind)
+        {
+            written.silent = Some(key.clone());
+        }
+        found.map(Some)
+    }
+
     /// Writes an object if the version in memory differs from the one on the disk.
     fn write(
         &self,
@@ -301,12 +328,7 @@ impl<K: ObjectData> PublisherCore<K> {
         written: &mut Written<K>,
         stop: &StopToken,
     ) -> Result<bool, Error> {
-        let (namespace, name) = (key.namespace(), key.name());
-        let found = if self.manager.change_detection() == ChangeDetection::Watch {
-            self.manager.get_cached(namespace, name)
-        } else {
-            self.manager.get(namespace, name).map(Some)
-        };
+        let found = self.read(key, written);
         let is_absent = match &found {
             Ok(found) => found.is_none() && state == ObjectState::NotFound,
             Err(error) => error.kind() == ErrorKind::NotFound,
@@ -314,6 +336,10 @@ impl<K: ObjectData> PublisherCore<K> {
         if is_absent && let Some(is_changed) = self.end_absent(key, written, stop)? {
             return Ok(is_changed);
         }
+        // What a snapshot had may be older than the files of an earlier process.
+        let may_be_older = matches!(&found, Ok(Some(found)) if found.is_stale())
+            && !matches!(state, ObjectState::Synced | ObjectState::Refused)
+            && !written.last.contains_key(key);
         let found = found.ok().flatten().map(|it| Arc::clone(it.stored()));
         let Some(mut object) = found.or_else(|| written.last.get(key).cloned()) else {
             return Ok(false);
@@ -321,6 +347,10 @@ impl<K: ObjectData> PublisherCore<K> {
         let version = Some(object.resource_version());
         let before = written.files.get(key).and_then(Option::as_ref);
         if before.is_some_and(|(before, _)| *before == version) {
+            return Ok(false);
+        }
+        if may_be_older && let Some(sum) = self.outlet.sum::<K>(key)? {
+            written.files.insert(key.clone(), Some((None, sum)));
             return Ok(false);
         }
         let again = written.replaced.get(key).map(|at| later(*at, WRITE_PERIOD));
@@ -413,7 +443,7 @@ impl<K: ObjectData> PublisherCore<K> {
             return Ok(());
         };
         let found = self.outlet.sum::<K>(key);
-        if found.as_ref().is_ok_and(|found| found == sum) {
+        if found.as_ref().is_ok_and(|found| *found == Some(*sum)) {
             return Ok(());
         }
         written.files.insert(key.clone(), None);
@@ -429,12 +459,18 @@ impl<K: ObjectData> PublisherCore<K> {
         stop: &StopToken,
     ) -> Option<()> {
         let now = self.now();
-        for (key, at) in std::mem::take(&mut written.replaced) {
+        for (key, mut at) in std::mem::take(&mut written.replaced) {
             // The names of folders follow the wall clock, whose pace may differ for a while.
-            let due = later(at, KEPT.saturating_add(WRITE_PERIOD));
+            let kept = KEPT.saturating_add(WRITE_PERIOD);
+            let due = later(at, kept);
             if now >= due {
                 match self.outlet.sweep::<K>(&key, &|| self.go_on(stop)) {
-                    Ok(()) => continue,
+                    Ok(false) => continue,
+                    // The wall clock stepped back.
+                    Ok(true) => {
+                        at = now;
+                        written.is_due(later(now, kept));
+                    }
                     Err(_) if stop.is_stopped() => return None,
                     // An error that the look has found comes first.
                     Err(error) => drop(failed.entry(key.clone()).or_insert(error)),
@@ -477,7 +513,8 @@ fn next_pause(has_failed: bool, last: &mut Option<Duration>) -> Duration {
 /// The memory of the thread from round to round.
 struct Written<K: ObjectData> {
     /// The objects that may have files, of this process or of an earlier one, until these are gone.
-    /// What this process wrote has its version and sum. Without a version it is written again.
+    /// What this process wrote has its version and sum, what it left the sum. Without a version it
+    /// is written again.
     files: BTreeMap<ObjectKey, Option<(Option<ResourceVersion>, u64)>>,
     /// The objects written last. They stay after the server has deleted them, and come back after
     /// another program has removed them from the disk.
@@ -492,6 +529,8 @@ struct Written<K: ObjectData> {
     next: Option<Instant>,
     /// When the server may next be asked to confirm a deletion.
     asks_from: Instant,
+    /// The object of the last read without an answer, behind which the next round begins.
+    silent: Option<ObjectKey>,
     /// Reports the failures to the log.
     log: FailureReporter,
     /// Whether the files of earlier processes are in the map.
@@ -509,6 +548,7 @@ impl<K: ObjectData> Written<K> {
             looked: now,
             next: None,
             asks_from: now,
+            silent: None,
             log: FailureLog::default().reporter("kubecache::outlet", K::FOLDER, &name, K::FOLDER),
             has_taken_over: false,
         }

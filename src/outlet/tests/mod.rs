@@ -18,8 +18,9 @@ use super::*;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, ConfigMapManager, ManagerOptions, Owner};
+use crate::object::Scope;
 use crate::sync::Arc;
-use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::testing::{FakeSource, RequestKind, SeenRequest, SourceFault, objects};
 use crate::tests::dice::seeds;
 use crate::tests::temp_directory::TempDirectory;
 use crate::tests::until::{until, until_some};
@@ -186,14 +187,18 @@ fn a_clock_that_goes_back_keeps_no_files_for_ever() {
     before.publish(&map("settings", &[("a", "1")])).unwrap();
     before.publish(&map("settings", &[("a", "2")])).unwrap();
     drop(before);
+    let second = fs::canonicalize(folder.join("..data")).unwrap();
     let clock = FakeClock::new();
     let outlet = outlet_at(&clock, &directory);
     outlet.publish(&map("settings", &[("a", "3")])).unwrap();
     assert_eq!(generations(&folder), 2, "what was replaced just now stays");
-    clock.advance(Duration::from_secs(10));
-    outlet.publish(&map("settings", &[("a", "3")])).unwrap();
+    // Seen: the next change removed it, since its name is of a later time.
+    outlet.publish(&map("settings", &[("a", "4")])).unwrap();
+    assert_eq!(files(&second), texts(&[("a", "2")]));
+    clock.advance(Duration::from_secs(11));
+    outlet.publish(&map("settings", &[("a", "4")])).unwrap();
     assert_eq!(generations(&folder), 1);
-    assert_eq!(files(&folder), texts(&[("a", "3")]));
+    assert_eq!(files(&folder), texts(&[("a", "4")]));
 }
 
 #[test]
@@ -332,7 +337,7 @@ fn a_file_that_is_removed_during_the_write_is_back_after_it() {
         };
         // A removal after the last check is missed by the next look.
         let is_seen = files(&folder) == texts(&data);
-        let is_missed = outlet.sum::<ConfigMap>(&object.key()).unwrap() != sum;
+        let is_missed = outlet.sum::<ConfigMap>(&object.key()).unwrap() != Some(sum);
         assert!(is_seen != is_missed, "at check {moment}");
     }
 }
@@ -486,6 +491,13 @@ impl Followed {
 
     fn publish(&self) -> Result<(), Error> {
         self.publisher.publish_by(Clock::system().after(PATIENCE))
+    }
+}
+
+impl Drop for Followed {
+    /// Ends a read of the publisher that hangs, which else would wait for it.
+    fn drop(&mut self) {
+        self.manager.stop();
     }
 }
 
@@ -830,6 +842,164 @@ fn an_object_that_changes_all_the_time_is_written_once_a_second() {
     clock.advance(Duration::from_secs(11));
     followed.publish().unwrap();
     assert_eq!(generations(&folder), 1);
+}
+
+/// Seen: a replaced secret stayed until the next change, after a small step back of the wall clock.
+#[test]
+fn what_was_replaced_goes_although_the_wall_clock_stepped_back() {
+    let directory = TempDirectory::new("publisher-step");
+    let folder = directory.join("shop/configmaps/settings");
+    let (ahead, clock) = (FakeClock::new(), FakeClock::new());
+    ahead.advance(Duration::from_secs(5));
+    let before = outlet_at(&ahead, &directory);
+    for value in ["1", "2"] {
+        before.publish(&map("settings", &[("a", value)])).unwrap();
+    }
+    drop(before);
+    let followed = Followed::with(outlet_at(&clock, &directory), ManagerOptions::default());
+    followed.set(&[("a", "2")]);
+    followed.publish().unwrap();
+    for (seconds, left) in [(11, 2), (60, 1)] {
+        clock.advance(Duration::from_secs(seconds));
+        followed.publish().unwrap();
+        assert_eq!(generations(&folder), left, "{seconds}");
+    }
+}
+
+/// A publisher that has published `a` to `g` and `gone`, each with the text 1.
+fn published_eight(strategy: ChangeDetection, clock: &FakeClock, directory: &Path) -> Followed {
+    let server = FakeSource::with_clock(clock.clone().into());
+    let options = ManagerOptions::default().change_detection(strategy);
+    let options = options.clock(clock.clone().into());
+    let followed = Followed::of(server, outlet_at(clock, directory), options);
+    for name in ["a", "b", "c", "d", "e", "f", "g", "gone"] {
+        let object = objects::config_map("shop", name, "", &[("key", "1")]);
+        followed.server.set(object);
+        followed.reference(name);
+    }
+    followed.publish().unwrap();
+    followed
+}
+
+/// Moves the clock to the deadline of a read that waits, if there is one.
+fn end_wait(clock: &FakeClock) -> bool {
+    let left = clock.next_timer().filter(|left| !left.is_zero());
+    left.inspect(|left| clock.advance(*left)).is_some()
+}
+
+/// Seen: 60 objects past their time to live held up a withdrawal for ten minutes.
+#[test]
+fn a_round_waits_for_a_silent_server_once() {
+    for strategy in [ChangeDetection::Cache, ChangeDetection::Get] {
+        let directory = TempDirectory::new("publisher-silent");
+        let clock = FakeClock::new();
+        let followed = published_eight(strategy, &clock, &directory);
+        let gone = directory.join("shop/configmaps/gone");
+        assert!(gone.exists());
+        followed.server.plan(|_request| Some(SourceFault::Hang));
+        clock.advance(Duration::from_secs(61));
+        followed
+            .manager
+            .remove_reference(&owner(), &ObjectKey::new("shop", "gone"));
+        followed.publisher.look();
+        let mut waits = 0;
+        until(|| {
+            waits += u32::from(end_wait(&clock));
+            !gone.exists()
+        });
+        // Of a round before the removal, of this one and of the next one.
+        assert!(waits <= 3, "{strategy:?}: {waits}");
+    }
+}
+
+#[test]
+fn an_object_without_an_answer_holds_up_the_other_ones_for_one_round() {
+    for strategy in [ChangeDetection::Cache, ChangeDetection::Get] {
+        let directory = TempDirectory::new("publisher-one-silent");
+        let clock = FakeClock::new();
+        let followed = published_eight(strategy, &clock, &directory);
+        let first = Scope::object(&ObjectKey::new("shop", "a"));
+        followed.server.plan(move |request: &SeenRequest| {
+            (request.scope == first).then_some(SourceFault::Hang)
+        });
+        let last = objects::config_map("shop", "g", "", &[("key", "2")]);
+        followed.server.set(last);
+        let (publisher, limit) = (&followed.publisher, Clock::system().after(PATIENCE));
+        for _ in 0..6 {
+            clock.advance(Duration::from_secs(61));
+            std::thread::scope(|scope| {
+                let published = scope.spawn(move || publisher.publish_by(limit));
+                until(|| {
+                    end_wait(&clock);
+                    published.is_finished()
+                });
+                published.join().unwrap().unwrap();
+            });
+        }
+        let folder = directory.join("shop/configmaps/g");
+        assert_eq!(files(&folder), texts(&[("key", "2")]), "{strategy:?}");
+    }
+}
+
+/// Seen: a process that was killed before its snapshot had a change put the older content back.
+#[cfg(feature = "snapshot")]
+#[test]
+fn what_only_a_snapshot_has_is_written_where_there_are_no_files() {
+    use crate::snapshot::{Snapshot, SnapshotKey, SnapshotOptions};
+
+    struct Key;
+
+    impl SnapshotKey for Key {
+        fn read(&self, to: &mut [u8; 32]) -> Result<(), Error> {
+            to.fill(7);
+            Ok(())
+        }
+    }
+
+    for (strategy, has_files) in [
+        (ChangeDetection::Watch, true),
+        (ChangeDetection::Watch, false),
+        (ChangeDetection::Cache, true),
+        (ChangeDetection::Cache, false),
+    ] {
+        let directory = TempDirectory::new("publisher-seed");
+        let options = SnapshotOptions::new(directory.join("snapshot"), Key);
+        let server = FakeSource::<ConfigMap>::new();
+        server.set(map("settings", &[("a", "1")]));
+        {
+            let snapshot = Snapshot::open(options.clone()).unwrap();
+            let maps = ConfigMapManager::new(server.clone(), ManagerOptions::default()).unwrap();
+            snapshot.attach(&maps).unwrap();
+            maps.add_reference(&owner(), &ObjectKey::new("shop", "settings"));
+            maps.get_by("shop", "settings", Deadline::NEVER).unwrap();
+        }
+        let root = directory.join("out");
+        if has_files {
+            let newer = map("settings", &[("a", "2")]);
+            outlet(&root).publish(&newer).unwrap();
+        }
+
+        server.plan(|_request| Some(SourceFault::Hang));
+        let snapshot = Snapshot::open(options).unwrap();
+        let options = ManagerOptions::default().change_detection(strategy);
+        let options = options.get_timeout(Duration::from_millis(1));
+        let followed = Followed::of(server, outlet(&root), options);
+        snapshot.attach(&followed.manager).unwrap();
+        followed.reference("settings");
+        let read = || followed.manager.get_cached("shop", "settings");
+        until(|| read().is_ok_and(|found| found.is_some()));
+        followed.publish().unwrap();
+        let folder = root.join("shop/configmaps/settings");
+        let expected = if has_files { "2" } else { "1" };
+        assert_eq!(files(&folder), texts(&[("a", expected)]), "{strategy:?}");
+        assert_eq!(followed.changed.try_recv().is_ok(), !has_files);
+        assert_eq!(followed.publisher.status().published, 1);
+
+        followed.server.heal();
+        followed.set(&[("a", "3")]);
+        followed.publish().unwrap();
+        assert_eq!(files(&folder), texts(&[("a", "3")]), "{strategy:?}");
+    }
 }
 
 /// Only root can give it away; otherwise the mode shows the other user.
