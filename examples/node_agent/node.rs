@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use k8s_openapi::api::core::v1;
 use kubecache::http::Client;
 use kubecache::manager::{
@@ -31,7 +31,7 @@ use crate::selections::Selections;
 use crate::snapshot::Keeper;
 use crate::wanted::Wanted;
 
-/// How long the end waits for those that write files and tell of them.
+/// How long the end waits for those that write files and tell of them, and for the last snapshot.
 const END_WAIT: Duration = Duration::from_secs(3);
 
 /// Pods that run here, and their objects.
@@ -412,19 +412,25 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         // It writes what the managers hold.
-        self.keeper = None;
+        if !ends_in_time(self.keeper.take()) {
+            log::warn!("the last snapshot is not written: its file system hangs");
+        }
         // The threads that write files may wait for an answer to a read.
         self.managers.shut_down();
         let Some(files) = self.files.take() else {
             return;
         };
         files.stop();
-        // A file system that hangs may never let those end that write and tell.
-        let (ended, end) = bounded::<()>(0);
-        let ends = std::thread::Builder::new().name("agent-ends".to_owned());
-        drop(ends.spawn(move || drop((files, ended))));
-        let _late = end.recv_timeout(END_WAIT).is_err();
+        let _in_time = ends_in_time(files);
     }
+}
+
+/// Drops what writes files on another thread, which a file system that hangs may hold up for ever.
+fn ends_in_time(writer: impl Send + 'static) -> bool {
+    let (ended, end) = bounded::<()>(0);
+    let ends = std::thread::Builder::new().name("agent-ends".to_owned());
+    drop(ends.spawn(move || drop((writer, ended))));
+    end.recv_timeout(END_WAIT) != Err(RecvTimeoutError::Timeout)
 }
 
 /// How a reflector of the agent's own runs, which is called so where it is counted.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::reads::later;
+use crate::tell::one_line;
 
 /// The variables of the service manager. No program that the agent runs gets them.
 pub(crate) const VARIABLES: [&str; 3] = [SOCKET, "WATCHDOG_USEC", "WATCHDOG_PID"];
@@ -27,6 +28,9 @@ const COMPLETE: &str = "every object is there";
 
 /// So many of the objects that are missing are named.
 const NAMED_MAX: usize = 5;
+
+/// The maximum of a status: a socket takes no message of any length.
+const STATUS_BYTES_MAX: usize = 1024;
 
 /// What the service manager knows of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,7 +130,10 @@ impl Notifier {
             } else {
                 String::new()
             };
-            format!("missing: {named}{more}")
+            // A pod may name what it likes: another line would be another message.
+            let mut status = one_line(&format!("missing: {named}{more}"));
+            status.truncate(status.floor_char_boundary(STATUS_BYTES_MAX));
+            status
         } else {
             return;
         };
@@ -200,6 +207,35 @@ fn address(name: &OsStr) -> io::Result<SocketAddr> {
 mod tests {
     use super::*;
     use crate::temp_directory::TempDirectory;
+
+    /// Seen: a pod's name of a Secret was more lines, such as one that ends the agent.
+    #[test]
+    fn a_name_is_no_message_and_of_any_length() {
+        let directory = TempDirectory::new("notify-name");
+        let path = directory.join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let socket = UnixDatagram::unbound().unwrap();
+        let now = kubecache::clock::Clock::system().now();
+        for name in ["a/\nWATCHDOG=trigger\n", &"\u{fc}".repeat(300_000)] {
+            let mut notifier = Notifier {
+                socket: Some((
+                    socket.try_clone().unwrap(),
+                    address(path.as_os_str()).unwrap(),
+                )),
+                late: Some(now),
+                ..Notifier::default()
+            };
+            notifier.look(now, || vec![format!("secret {name}")]);
+            let mut bytes = [0; 2048];
+            let length = manager.recv(&mut bytes).unwrap();
+            let text = std::str::from_utf8(&bytes[..length]).unwrap();
+            assert!(
+                text.starts_with("READY=1\nSTATUS=missing: secret "),
+                "{text}"
+            );
+            assert_eq!(text.lines().count(), 2, "{text}");
+        }
+    }
 
     /// Seen: it was taken for told, and the service manager ended the agent at its time limit.
     #[test]

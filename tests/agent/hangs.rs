@@ -325,3 +325,35 @@ fn a_key_that_hangs_at_the_end_costs_the_last_snapshot_and_no_end() {
         );
     });
 }
+
+/// Its directory was there at the start.
+#[cfg(feature = "snapshot")]
+#[test]
+fn a_snapshot_that_hangs_at_the_end_costs_the_last_snapshot_and_no_end() {
+    alone_with_mounts(|| {
+        let Some(mount) = HungMount::new() else {
+            return;
+        };
+        let directory = TempDirectory::new("agent-snapshot-hangs");
+        let (link, key) = (directory.join("link"), directory.join("key"));
+        fs::create_dir(directory.join("there")).unwrap();
+        std::os::unix::fs::symlink(directory.join("there"), &link).unwrap();
+        fs::write(&key, [7; 32]).unwrap();
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        let server = ApiServer::new().unwrap();
+        set(&server, "flags");
+        let url = server.url();
+        let flags = ["--server", &url, "--configmap", "shop/flags", "--snapshot"];
+        let snapshot = link.join("snapshot");
+        let flags = [&flags[..], &[text(&snapshot), "--snapshot-key", text(&key)]].concat();
+        let mut agent = AGENT.start(&flags);
+        agent.wait_for("the object", |line| line.contains("flags"));
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(mount.file().parent().unwrap(), &link).unwrap();
+        let stderr = ends_soon(agent);
+        assert!(
+            stderr.contains("the last snapshot is not written"),
+            "{stderr}"
+        );
+    });
+}
