@@ -83,6 +83,7 @@ struct Leftovers<K: Object> {
     seed: Option<(Seed<K>, SeedEnd)>,
     _object: Option<Arc<StoredObject<K>>>,
     _answer: Option<Cached<K>>,
+    _aside: Option<(Arc<StoredObject<K>>, Instant)>,
     _ready: Option<Arc<ReadyObject<K>>>,
 }
 
@@ -90,6 +91,7 @@ struct Leftovers<K: Object> {
 struct Before<K: Object> {
     object: Option<Arc<StoredObject<K>>>,
     answer: Option<Cached<K>>,
+    aside: Option<(Arc<StoredObject<K>>, Instant)>,
     was_detached: bool,
 }
 
@@ -230,6 +232,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         Before {
             object: state.content().object().map(Arc::clone),
             answer: state.kept_answer().cloned(),
+            aside: state.set_aside().cloned(),
             was_detached: state.is_detached(),
         }
     }
@@ -249,6 +252,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
             seed: state.content().end_seed(),
             _object: before.object,
             _answer: before.answer,
+            _aside: before.aside,
             _ready: ready.flatten(),
         }
     }
@@ -293,7 +297,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         settled.collect()
     }
 
-    fn seeds(&self) -> Option<Arc<dyn SeedSource<K>>> {
+    pub(crate) fn seeds(&self) -> Option<Arc<dyn SeedSource<K>>> {
         self.seeds.lock().clone()
     }
 
@@ -495,15 +499,16 @@ impl<K: Object, S: EntryState<K>> KeptObjects<K> for Registry<K, S> {
     fn kept(&self) -> Vec<KeptObject<K>> {
         let kept = self.entries().into_iter().filter_map(|entry| {
             let mut state = entry.state.lock();
-            let contact = state.contact();
+            let (contact, aside) = (state.contact(), state.set_aside().cloned());
             let content = state.content();
             let (object, contact) = match (content.seed(), content.object()) {
-                (Some(seed), _) => (&seed.object, seed.contact),
-                (None, object) => (object?, contact?),
+                (Some(seed), _) => (Arc::clone(&seed.object), seed.contact),
+                (None, Some(object)) => (Arc::clone(object), contact?),
+                (None, None) => aside?,
             };
             Some(KeptObject {
                 key: entry.key.clone(),
-                object: Arc::clone(object),
+                object,
                 contact,
             })
         });

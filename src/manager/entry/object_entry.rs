@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::failures::Failures;
 use crate::manager::cached::{Cached, ReadyObject};
 use crate::manager::report::{ObjectState, ObjectSummary};
-use crate::object::{Object, ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::Waiters;
 use crate::sync::{Arc, Monitor, Rank};
 
@@ -71,6 +71,12 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
 
     /// An answer that the strategy keeps beside the content. A change may drop it.
     fn kept_answer(&self) -> Option<&Cached<K>> {
+        None
+    }
+
+    /// The object that a snapshot keeps although readers do not get it, and when the server last
+    /// confirmed it. A change may drop it.
+    fn set_aside(&self) -> Option<&(Arc<StoredObject<K>>, Instant)> {
         None
     }
 

@@ -70,6 +70,8 @@ pub(crate) struct TtlEntry<K: Object> {
     updated: Option<(Instant, Coarse)>,
     /// When the request that confirmed it last began. Its age counts from there.
     contact: Option<Instant>,
+    /// What was invalidated, until the server answers: for a snapshot, and for no reader.
+    aside: Option<(Arc<StoredObject<K>>, Instant)>,
     /// The reads up to this number began before the last invalidation (OS-2); with `Get`, before
     /// the last recorded read.
     superseded: u64,
@@ -98,6 +100,7 @@ impl<K: Object> TtlEntry<K> {
             undecodable: None,
             updated: None,
             contact: None,
+            aside: None,
             superseded: 0,
             past_cache: false,
             in_flight: Vec::new(),
@@ -119,10 +122,14 @@ impl<K: Object> TtlEntry<K> {
 
     /// Drops the cached object (OS-2). Reads that began before go on and answer the readers that
     /// wait for them (OS-17). The known version stays, so no reader goes back behind it (B18).
-    pub(crate) fn invalidate(&mut self) {
+    /// `for_snapshot`: a snapshot keeps the object until the server answers.
+    pub(crate) fn invalidate(&mut self, for_snapshot: bool) {
         self.superseded = self.content.reads();
         self.absent = None;
         self.undecodable = None;
+        let known = self.object().map(Arc::clone).zip(self.contact);
+        let known = known.or_else(|| self.aside.take());
+        self.aside = known.filter(|_| for_snapshot);
         (self.updated, self.contact) = (None, None);
         self.past_cache = false;
         self.completed = None;
@@ -133,7 +140,7 @@ impl<K: Object> TtlEntry<K> {
     /// Notes that the last reference is gone.
     pub(crate) fn detach(&mut self) {
         self.is_detached = true;
-        self.invalidate();
+        self.invalidate(false);
     }
 
     /// The next step of a reader. `waited_for` is the fetch that it has waited for, if any.
@@ -449,7 +456,10 @@ impl<K: Object> TtlEntry<K> {
             return Err(undecodable.clone());
         }
         let stale = !self.is_fresh(at);
-        if let Some(ready) = self.served(Some(failure.clone()), stale, at.clock) {
+        let served = self.served(Some(failure.clone()), stale, at.clock);
+        // A refusal is an answer, after which what an earlier process knew does not count.
+        let is_refused = self.failures.refusal(FORBIDDEN_GRACE).is_some();
+        if let Some(ready) = served.filter(|_| !is_refused || self.object().is_some()) {
             return Ok(Cached::of(ready));
         }
         match &self.absent {
@@ -505,6 +515,7 @@ impl<K: Object> TtlEntry<K> {
     fn answered(&mut self, read: &ReadPosition, at: &AnswerContext<'_>) {
         self.updated = Some((at.now, at.coarse));
         self.contact = self.contact.max(Some(read.began));
+        self.aside = None;
     }
 
     fn reset_failures(&mut self) {
@@ -555,6 +566,10 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
             Some((_, FetchResult::Shared(result))) => result.as_ref().ok(),
             Some((_, FetchResult::Stored | FetchResult::LeaderTimedOut)) | None => None,
         }
+    }
+
+    fn set_aside(&self) -> Option<&(Arc<StoredObject<K>>, Instant)> {
+        self.aside.as_ref()
     }
 
     fn is_detached(&self) -> bool {

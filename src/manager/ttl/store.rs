@@ -166,9 +166,10 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let (registry, keeps) = (&self.registry, self.keeps);
         let renews = registry.options.invalidate_on_update;
+        let has_snapshot = registry.seeds().is_some();
         let make = || TtlEntry::new(registry.kind, keeps);
         let react = |affected: &Affected<_>, entry: &mut TtlEntry<K>| match affected {
-            Affected::Shared(_) if keeps => entry.invalidate(),
+            Affected::Shared(_) if keeps => entry.invalidate(has_snapshot),
             Affected::Made(_) | Affected::Shared(_) => {}
             Affected::Released(_) => entry.detach(),
         };

@@ -289,12 +289,50 @@ fn a_refusal_is_the_servers_word_and_the_file_is_not_asked_then() {
     for kind in [RequestKind::List, RequestKind::Watch, RequestKind::Get] {
         server.fail_all(kind, Error::from_status(status.clone()));
     }
+    for mode in [ChangeDetection::Watch, ChangeDetection::Cache] {
+        let snapshot = Snapshot::open(options(&path)).unwrap();
+        let secrets = manager(&server, mode);
+        snapshot.attach(&secrets).unwrap();
+        snapshot.restore(&secrets);
+        let refused = until_some(|| secrets.get_by("shop", "a", soon()).err());
+        assert_eq!(refused.kind(), ErrorKind::Forbidden);
+    }
+}
+
+/// Seen: a second reference to an object dropped it from each file until it was read again.
+#[test]
+fn what_a_reference_invalidates_stays_in_the_file_until_the_server_answers() {
+    let directory = TempDirectory::new("snapshot-shared");
+    let (server, path) = left(&directory);
+    let in_file = || {
+        let key = KeyBytes::of(&options(&path).key).unwrap();
+        let mut parts = options(&path).load(&key, SystemTime::now()).unwrap();
+        parts
+            .remove("v1/secrets")
+            .unwrap()
+            .objects
+            .contains_key(&self::key("a"))
+    };
     let snapshot = Snapshot::open(options(&path)).unwrap();
-    let secrets = manager(&server, ChangeDetection::Watch);
+    let secrets = manager(&server, ChangeDetection::Cache);
     snapshot.attach(&secrets).unwrap();
     snapshot.restore(&secrets);
-    let refused = until_some(|| secrets.get_by("shop", "a", soon()).err());
-    assert_eq!(refused.kind(), ErrorKind::Forbidden);
+    assert_eq!(read(&secrets, "a"), "value of a");
+    go_away(&server);
+    let other = Owner::new("Service", ObjectKey::new("", "other"));
+    for _ in 0..2 {
+        secrets.add_reference(&other, &key("a"));
+        snapshot.write_by(soon()).unwrap();
+        assert!(in_file());
+        assert!(secrets.get_cached("shop", "a").unwrap().is_none());
+        secrets.remove_reference(&other, &key("a"));
+    }
+    // The server's answer ends it.
+    server.heal();
+    server.delete("shop", "a");
+    secrets.get_by("shop", "a", soon()).unwrap_err();
+    snapshot.write_by(soon()).unwrap();
+    assert!(!in_file());
 }
 
 #[test]
