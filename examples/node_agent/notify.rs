@@ -29,8 +29,8 @@ const COMPLETE: &str = "every object is there";
 /// So many of the objects that are missing are named.
 const NAMED_MAX: usize = 5;
 
-/// The maximum of a status: a socket takes no message of any length.
-const STATUS_BYTES_MAX: usize = 1024;
+/// The maximum of a status, in characters: a socket takes no message of any length.
+const STATUS_MAX: usize = 1000;
 
 /// What the service manager knows of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,9 +131,8 @@ impl Notifier {
                 String::new()
             };
             // A pod may name what it likes: another line would be another message.
-            let mut status = one_line(&format!("missing: {named}{more}"));
-            status.truncate(status.floor_char_boundary(STATUS_BYTES_MAX));
-            status
+            let status = one_line(&format!("missing: {named}{more}"));
+            status.chars().take(STATUS_MAX).collect()
         } else {
             return;
         };
@@ -226,7 +225,7 @@ mod tests {
                 ..Notifier::default()
             };
             notifier.look(now, || vec![format!("secret {name}")]);
-            let mut bytes = [0; 2048];
+            let mut bytes = [0; 4096];
             let length = manager.recv(&mut bytes).unwrap();
             let text = std::str::from_utf8(&bytes[..length]).unwrap();
             assert!(

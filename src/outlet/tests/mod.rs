@@ -928,12 +928,12 @@ fn an_object_without_an_answer_holds_up_the_other_ones_for_one_round() {
         for _ in 0..6 {
             clock.advance(Duration::from_secs(61));
             std::thread::scope(|scope| {
-                let published = scope.spawn(move || publisher.publish_by(limit));
+                let round = scope.spawn(move || publisher.publish_by(limit));
                 until(|| {
                     end_wait(&clock);
-                    published.is_finished()
+                    round.is_finished()
                 });
-                published.join().unwrap().unwrap();
+                round.join().unwrap().unwrap();
             });
         }
         let folder = directory.join("shop/configmaps/g");
