@@ -501,10 +501,10 @@ impl<K: Object, S: EntryState<K>> KeptObjects<K> for Registry<K, S> {
             let mut state = entry.state.lock();
             let (contact, aside) = (state.contact(), state.set_aside().cloned());
             let content = state.content();
-            let (object, contact) = match (content.seed(), content.object()) {
-                (Some(seed), _) => (Arc::clone(&seed.object), seed.contact),
-                (None, Some(object)) => (Arc::clone(object), contact?),
-                (None, None) => aside?,
+            let known = content.object().map(Arc::clone).zip(contact);
+            let (object, contact) = match content.seed() {
+                Some(seed) => (Arc::clone(&seed.object), seed.contact),
+                None => known.or(aside)?,
             };
             Some(KeptObject {
                 key: entry.key.clone(),

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
 use crate::manager::seeds::{KeptObject, KeptObjects};
+use crate::object::ObjectKey;
 use crate::sync::Arc;
 
 /// The precision of the last contact in the file, while nothing else changes.
@@ -19,6 +20,9 @@ const CONTACT_SECONDS: u64 = 60 * 60;
 /// A manager whose objects the snapshot keeps.
 pub(super) trait Attached: Send + Sync {
     fn kind(&self) -> &str;
+
+    /// Whether an owner references the object and the server has not answered about it.
+    fn awaits(&self, key: &ObjectKey) -> bool;
 
     /// Hashes its state without reading the objects: their versions, and the hour of the last
     /// contact with the server. Runs code of the program, so no lock may be held.
@@ -42,6 +46,11 @@ pub(super) struct AttachedManager<K: SnapshotObject> {
 impl<K: SnapshotObject> Attached for AttachedManager<K> {
     fn kind(&self) -> &str {
         &self.kind
+    }
+
+    fn awaits(&self, key: &ObjectKey) -> bool {
+        let report = self.objects.inspect(key);
+        report.is_some_and(|report| report.since_contact.is_none())
     }
 
     fn add_state(&self, unclaimed: &KindPart, state: &mut DefaultHasher) {

@@ -23,6 +23,8 @@ pub(super) struct KindPart {
 pub(super) struct Kept {
     /// When the server confirmed it.
     pub(super) contact: SystemTime,
+    /// How long before the write of its file that was.
+    pub(super) age: Duration,
     pub(super) json: Zeroizing<Vec<u8>>,
 }
 
@@ -109,7 +111,10 @@ pub(super) fn read(text: &[u8]) -> Result<(SystemTime, Parts), usize> {
             (Line::Object(key, contact), Some(part)) => {
                 let (_, json) = lines.next().ok_or(number)?;
                 let json = Zeroizing::new(json.to_vec());
-                part.objects.insert(key, Arc::new(Kept { contact, json }));
+                let age = written.and_then(|written| written.duration_since(contact).ok());
+                let age = age.unwrap_or_default();
+                let kept = Arc::new(Kept { contact, age, json });
+                part.objects.insert(key, kept);
             }
             _ => return Err(number),
         }

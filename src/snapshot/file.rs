@@ -108,6 +108,8 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
 
 /// Replaces the file by these pieces. A reader finds the whole old file or the whole new one, even
 /// after a power cut. A folder, a pipe or a link at the path is somebody's, and stays.
+///
+/// [`sync_directory`] follows: until then a power cut may bring the old file back.
 pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Result<()> {
     if std::fs::symlink_metadata(path).is_ok_and(|about| !about.is_file()) {
         return Err(io::Error::other("it is no plain file; move it elsewhere"));
@@ -123,8 +125,18 @@ pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Resu
         // The error of the write matters more than this one.
         drop(std::fs::remove_file(&new));
     }
-    written?;
-    File::open(directory_of(path))?.sync_all()
+    written
+}
+
+/// Makes a replaced file outlast a power cut.
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    let directory = directory_of(path);
+    let synced = File::open(directory).and_then(|opened| opened.sync_all());
+    synced.map_err(|error| {
+        let directory = directory.display();
+        let text = format!("it is written, but its directory {directory} is not synced: {error}");
+        io::Error::new(error.kind(), text)
+    })
 }
 
 /// Renames the file, if there is one, to a name that no file has.

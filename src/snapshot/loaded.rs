@@ -73,8 +73,8 @@ impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
                 return None;
             }
         };
-        // A clock that was set back says nothing about the age.
-        let age = kept.contact.elapsed().unwrap_or_default();
+        // A clock that was set back says nothing about the age, but the file does.
+        let age = kept.contact.elapsed().unwrap_or_default().max(kept.age);
         let now = clock.now();
         Some(Seed {
             object,

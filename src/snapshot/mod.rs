@@ -77,6 +77,7 @@ use crate::clock::{Clock, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::guard::guard_call;
 use crate::manager::{ObjectManager, Owner};
+use crate::object::ObjectKey;
 use crate::rounds::Rounds;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{StopToken, Worker};
@@ -475,7 +476,10 @@ impl SnapshotCore {
         })?;
         let pieces = [&head[..], &text.bytes, &tag];
         file::replace(&self.options.path, &pieces, last.keeps_old).map_err(failed)?;
-        (last.state, last.keeps_old) = (Some(state), false);
+        // From here on the file is this process's own.
+        last.keeps_old = false;
+        file::sync_directory(&self.options.path).map_err(failed)?;
+        last.state = Some(state);
         let bytes = [head.len(), text.bytes.len(), tag.len()];
         let what = format!("the snapshot {path} leaves an object out");
         let left_out = left_out.into_iter().map(|error| error.context(&what));
@@ -490,8 +494,7 @@ impl SnapshotCore {
         }
         let now = Clock::system().now();
         if self.claim_until.is_some_and(|until| now >= until) {
-            let unclaimed = std::mem::take(&mut *self.loaded.0.lock());
-            drop(unclaimed);
+            self.end_claims();
         }
         // Read before the managers' own objects: by then the entry of a claimed object has it.
         let mut others = self.loaded.0.lock().clone();
@@ -508,6 +511,25 @@ impl SnapshotCore {
             (kind, &part.owners, keys).hash(&mut state);
         }
         Some((state.finish(), parts, others))
+    }
+
+    /// Drops what no process claims any more. An object that was referenced before its manager was
+    /// attached stays until the server has answered about it.
+    fn end_claims(&self) {
+        let attached = self.attached.lock().clone();
+        // What goes is dropped at the end, under no lock.
+        let unclaimed = self.loaded.0.lock().clone();
+        let mut awaited = HashSet::new();
+        for (kind, part) in &unclaimed {
+            let manager = attached.iter().find(|manager| manager.kind() == kind);
+            let awaits = |key: &&ObjectKey| manager.is_some_and(|manager| manager.awaits(key));
+            awaited.extend(part.objects.keys().filter(awaits).map(|key| (kind, key)));
+        }
+        self.loaded.0.lock().retain(|kind, part| {
+            part.owners.clear();
+            part.objects.retain(|key, _| awaited.contains(&(kind, key)));
+            !part.objects.is_empty()
+        });
     }
 }
 

@@ -70,7 +70,8 @@ pub(crate) struct TtlEntry<K: Object> {
     updated: Option<(Instant, Coarse)>,
     /// When the request that confirmed it last began. Its age counts from there.
     contact: Option<Instant>,
-    /// What was invalidated, until the server answers: for a snapshot, and for no reader.
+    /// What was invalidated, until the server answers, or what it answered to a superseded read:
+    /// for a snapshot, and for no reader.
     aside: Option<(Arc<StoredObject<K>>, Instant)>,
     /// The reads up to this number began before the last invalidation (OS-2); with `Get`, before
     /// the last recorded read.
@@ -503,6 +504,7 @@ impl<K: Object> TtlEntry<K> {
     fn confirmed(&mut self, read: &ReadPosition, absent: Option<Error>, at: &AnswerContext<'_>) {
         if self.is_superseded(read) && self.updated.is_none() {
             // Not stored for later readers (OS-17).
+            self.aside = self.content.object().map(|it| (Arc::clone(it), read.began));
             return;
         }
         self.absent = absent;

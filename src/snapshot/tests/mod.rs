@@ -3,7 +3,9 @@
 mod random;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -22,7 +24,7 @@ use crate::list_watch::{Api, Getter, ListerWatcher};
 use crate::manager::{ChangeDetection, ManagerOptions, ObjectState};
 use crate::object::{Object as _, ObjectKey, Scope};
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::testing::{FakeSource, RequestKind, SeenRequest, SourceFault, objects};
 use crate::tests::temp_directory::TempDirectory;
 use crate::tests::until::{until, until_some};
 
@@ -333,6 +335,86 @@ fn what_a_reference_invalidates_stays_in_the_file_until_the_server_answers() {
     secrets.get_by("shop", "a", soon()).unwrap_err();
     snapshot.write_by(soon()).unwrap();
     assert!(!in_file());
+}
+
+/// Seen: neither the seed nor the answer was in the file then.
+#[test]
+fn an_answer_that_a_reference_overtakes_is_in_the_file() {
+    let directory = TempDirectory::new("snapshot-overtaken");
+    let (server, path) = left(&directory);
+    server.plan(|_request| Some(SourceFault::Hang));
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let secrets = manager(&server, ChangeDetection::Cache);
+    snapshot.attach(&secrets).unwrap();
+    snapshot.restore(&secrets);
+    let is_get = |request: &SeenRequest| request.kind == RequestKind::Get;
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| read(&secrets, "a"));
+        until(|| server.requests().iter().any(is_get));
+        let other = Owner::new("Service", ObjectKey::new("", "other"));
+        secrets.add_reference(&other, &key("a"));
+        server.heal();
+        assert_eq!(reading.join().unwrap(), "value of a");
+    });
+    go_away(&server);
+    snapshot.write_by(soon()).unwrap();
+    assert_eq!(names_in(&path, "v1/secrets"), "a b c");
+}
+
+/// Seen: the objects of such references went with the unclaimed ones.
+#[test]
+fn what_was_referenced_before_the_snapshot_came_stays_until_the_server_answers() {
+    for mode in [ChangeDetection::Watch, ChangeDetection::Cache] {
+        let directory = TempDirectory::new("snapshot-before");
+        let (server, path) = left(&directory);
+        go_away(&server);
+        let secrets = manager(&server, mode);
+        secrets.add_reference(&owner(), &key("a"));
+        let late = options(&path).claim_within(Duration::ZERO);
+        let snapshot = Snapshot::open(late).unwrap();
+        snapshot.attach(&secrets).unwrap();
+        for _ in 0..2 {
+            snapshot.write_by(soon()).unwrap();
+            assert_eq!(names_in(&path, "v1/secrets"), "a");
+        }
+        server.heal();
+        server.delete("shop", "a");
+        until(|| {
+            let found = secrets.get_by("shop", "a", soon());
+            found.is_err_and(|error| error.is_not_found())
+        });
+        snapshot.write_by(soon()).unwrap();
+        assert_eq!(names_in(&path, "v1/secrets"), "");
+    }
+}
+
+/// Seen: after a boot with a clock that was behind, all objects were new.
+#[test]
+fn a_clock_that_is_behind_makes_no_object_younger_than_its_file_says() {
+    let directory = TempDirectory::new("snapshot-behind");
+    let (server, path) = left(&directory);
+    go_away(&server);
+    let day = Duration::from_secs(24 * 60 * 60);
+    let now = SystemTime::now();
+    let mut text = PlainText::new(usize::MAX);
+    content::write_head(&mut text, now + 3 * day).unwrap();
+    content::write_owners(&mut text, "v1/secrets", &BTreeMap::new()).unwrap();
+    content::write_object(&mut text, &key("a"), now + day).unwrap();
+    let object = secret("a", "value of a");
+    object.write_json(&mut text).unwrap();
+    text.write_all(b"\n").unwrap();
+    let options = options(&path);
+    let sealing = KeyBytes::of(&options.key).unwrap();
+    let (head, tag) = seal::seal(&sealing, "", &mut text.bytes).unwrap();
+    file::replace(&path, &[&head[..], &text.bytes, &tag], false).unwrap();
+
+    let snapshot = Snapshot::open(options).unwrap();
+    assert!(snapshot.load_error().is_none());
+    let secrets = manager(&server, ChangeDetection::Cache);
+    snapshot.attach(&secrets).unwrap();
+    secrets.add_reference(&owner(), &key("a"));
+    let found = secrets.get_by("shop", "a", soon()).unwrap();
+    assert!(found.age() >= 2 * day, "{:?}", found.age());
 }
 
 #[test]
@@ -911,16 +993,20 @@ fn rack(name: &str) -> Rack {
     }
 }
 
-/// The names of the objects in the file of Racks.
-fn names_of_racks(path: &Path) -> String {
+/// The names of the objects of a kind in the file.
+fn names_in(path: &Path, kind: &str) -> String {
     let options = options(path);
     let parts = options.load(&KeyBytes::of(&options.key).unwrap(), SystemTime::now());
-    let names: Vec<_> = parts.unwrap()["example.com/v1/racks"]
+    let names: Vec<_> = parts.unwrap()[kind]
         .objects
         .keys()
         .map(|key| key.name().to_owned())
         .collect();
     names.join(" ")
+}
+
+fn names_of_racks(path: &Path) -> String {
+    names_in(path, "example.com/v1/racks")
 }
 
 #[test]
