@@ -70,14 +70,14 @@ use std::process::ExitCode;
 
 use crossbeam_channel::bounded;
 use kubecache::clock::Clock;
-use kubecache::http::{Client, Config};
+use kubecache::http::{Client, Config, Environment};
 use kubecache::{Error, ErrorKind};
 
 use agent::{Agent, Ended};
 use args::{Command, Options, Output};
 use demo::Demo;
 use endpoints::Addresses;
-use notify::Notifier;
+use notify::{Notifier, VARIABLES};
 use outflow::{Pieces, STDERR, STDOUT};
 use print::Printer;
 use signals::Stop;
@@ -165,9 +165,14 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
     } else {
         None
     };
-    let config = match &demo {
-        Some(server) => server.config()?,
-        None => Config::from_kubeconfig(&options.connection)?,
+    let config = if let Some(server) = &demo {
+        server.config()?
+    } else {
+        // A credential plugin gets all that is in it.
+        let environment = VARIABLES
+            .into_iter()
+            .fold(Environment::process(), |rest, name| rest.variable(name, ""));
+        Config::from_kubeconfig(&options.connection.clone().environment(environment))?
     };
     log::info!(
         "{}, {} ({})",

@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::reads::later;
 use crate::tell::one_line;
 
-/// The variables of the service manager. No program that the agent runs gets them.
+/// The variables of the service manager. No program that the agent runs gets their values.
 pub(crate) const VARIABLES: [&str; 3] = [SOCKET, "WATCHDOG_USEC", "WATCHDOG_PID"];
 
 const SOCKET: &str = "NOTIFY_SOCKET";

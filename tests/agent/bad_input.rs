@@ -103,18 +103,24 @@ fn a_kubeconfig_that_is_missing_broken_or_lacks_the_context() {
     }
 }
 
+/// A kubeconfig whose credential plugin is a shell with this script.
+pub(super) fn with_plugin(script: &str) -> String {
+    format!(
+        "clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1', \
+         insecure-skip-tls-verify: true}}}}]\n\
+         users: [{{name: u, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, \
+         interactiveMode: Never, command: sh, args: [-c, '{script}']}}}}}}]\n\
+         contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n"
+    )
+}
+
 /// What a plugin says of its failure is on the agent's standard error, and in the error; what it
 /// answers is nowhere.
 #[test]
 fn a_credential_plugin_that_fails_is_named_beside_its_own_words() {
     let directory = TempDirectory::new("agent-plugin");
     let kubeconfig = directory.join("config");
-    let text = "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', \
-                insecure-skip-tls-verify: true}}]\n\
-                users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, \
-                interactiveMode: Never, command: sh, \
-                args: [-c, 'echo no login >&2; echo canary; exit 3']}}}]\n\
-                contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n";
+    let text = with_plugin("echo no login >&2; echo canary; exit 3");
     std::fs::write(&kubeconfig, text).unwrap();
     let path = kubeconfig.to_str().unwrap();
     let arguments = [

@@ -12,6 +12,7 @@ use kubecache::testing::{ApiServer, objects};
 use rustix::process::Signal;
 
 use super::AGENT;
+use super::bad_input::with_plugin;
 use crate::support::example::Running;
 use crate::support::{TempDirectory, until};
 
@@ -208,6 +209,34 @@ fn a_name_after_an_at_sign_is_a_socket_without_a_file_and_hooks_know_none_of_it(
     for variable in ["NOTIFY_SOCKET=", "WATCHDOG_USEC="] {
         assert!(!ended.stderr.contains(variable), "{}", ended.stderr);
     }
+}
+
+/// Seen: they got the variables that programs of `--exec-on-change` do not get.
+#[test]
+fn credential_plugins_know_nothing_of_the_service_manager() {
+    let manager = Manager::new();
+    let directory = TempDirectory::new("agent-plugin-notify");
+    let kubeconfig = directory.join("config");
+    let script = "echo \"got <$NOTIFY_SOCKET$WATCHDOG_USEC$WATCHDOG_PID>\" >&2; exit 3";
+    fs::write(&kubeconfig, with_plugin(script)).unwrap();
+    let arguments = [
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--node-name",
+        "n1",
+        "--once",
+        "--timeout",
+        "2s",
+    ];
+    let variables = [
+        ("NOTIFY_SOCKET", manager.name.as_str()),
+        ("WATCHDOG_USEC", "60000000"),
+        ("WATCHDOG_PID", "1"),
+        ("PATH", "/usr/bin:/bin"),
+    ];
+    let ended = AGENT.run_in(&arguments, &variables);
+    let is_there = ended.stderr.lines().any(|line| line == "got <>");
+    assert!(is_there, "{}", ended.stderr);
 }
 
 #[test]
