@@ -297,6 +297,20 @@ fn a_file_system_that_hangs_holds_up_no_end() {
     });
 }
 
+/// An agent that has an object and a snapshot, whose key is the file of that name.
+#[cfg(feature = "snapshot")]
+fn with_snapshot(server: &ApiServer, snapshot: &Path, key: &Path) -> Running {
+    fs::write(key, [7; 32]).unwrap();
+    fs::set_permissions(key, Permissions::from_mode(0o600)).unwrap();
+    set(server, "flags");
+    let url = server.url();
+    let flags = ["--server", &url, "--configmap", "shop/flags", "--snapshot"];
+    let flags = [&flags[..], &[text(snapshot), "--snapshot-key", text(key)]].concat();
+    let mut agent = AGENT.start(&flags);
+    agent.wait_for("the object", |line| line.contains("flags"));
+    agent
+}
+
 /// The key was there at the start.
 #[cfg(feature = "snapshot")]
 #[test]
@@ -306,16 +320,9 @@ fn a_key_that_hangs_at_the_end_costs_the_last_snapshot_and_no_end() {
             return;
         };
         let directory = TempDirectory::new("agent-key-hangs");
-        let (snapshot, key) = (directory.join("snapshot"), directory.join("key"));
-        fs::write(&key, [7; 32]).unwrap();
-        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        let key = directory.join("key");
         let server = ApiServer::new().unwrap();
-        set(&server, "flags");
-        let url = server.url();
-        let flags = ["--server", &url, "--configmap", "shop/flags", "--snapshot"];
-        let flags = [&flags[..], &[text(&snapshot), "--snapshot-key", text(&key)]].concat();
-        let mut agent = AGENT.start(&flags);
-        agent.wait_for("the object", |line| line.contains("flags"));
+        let agent = with_snapshot(&server, &directory.join("snapshot"), &key);
         fs::remove_file(&key).unwrap();
         std::os::unix::fs::symlink(mount.file(), &key).unwrap();
         let stderr = ends_soon(agent);
@@ -335,19 +342,11 @@ fn a_snapshot_that_hangs_at_the_end_costs_the_last_snapshot_and_no_end() {
             return;
         };
         let directory = TempDirectory::new("agent-snapshot-hangs");
-        let (link, key) = (directory.join("link"), directory.join("key"));
+        let link = directory.join("link");
         fs::create_dir(directory.join("there")).unwrap();
         std::os::unix::fs::symlink(directory.join("there"), &link).unwrap();
-        fs::write(&key, [7; 32]).unwrap();
-        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
         let server = ApiServer::new().unwrap();
-        set(&server, "flags");
-        let url = server.url();
-        let flags = ["--server", &url, "--configmap", "shop/flags", "--snapshot"];
-        let snapshot = link.join("snapshot");
-        let flags = [&flags[..], &[text(&snapshot), "--snapshot-key", text(&key)]].concat();
-        let mut agent = AGENT.start(&flags);
-        agent.wait_for("the object", |line| line.contains("flags"));
+        let agent = with_snapshot(&server, &link.join("snapshot"), &directory.join("key"));
         fs::remove_file(&link).unwrap();
         std::os::unix::fs::symlink(mount.file().parent().unwrap(), &link).unwrap();
         let stderr = ends_soon(agent);
