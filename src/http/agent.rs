@@ -1,7 +1,7 @@
 //! Sends requests and receives responses. Each lister-watcher has a ureq agent; all getters and
 //! one-shot lists share one.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::iter;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -11,6 +11,7 @@ use ureq::http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH,
 };
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response};
+use zeroize::Zeroizing;
 
 use super::calls::call_context::{self, CallContext, NamedDeadline};
 use super::calls::errors;
@@ -26,6 +27,7 @@ use crate::error::Error;
 use crate::list_watch::RequestPhase;
 use crate::policy::{self, AnswerKind, NextRequest};
 use crate::sync::{Arc, Mutex, Rank};
+use crate::wire::Buffer;
 
 /// How much of an error response the client reads at most.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
@@ -33,6 +35,9 @@ const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 /// The maximum of bytes before the head of a response is complete, interim responses (1xx)
 /// included. Four of the largest heads fit, or some ten thousand small ones.
 const HEADS_BYTES_MAX: usize = 4 * UNREAD_BYTES_MAX;
+
+/// The room for one read of it.
+const REFUSAL_READ_BYTES: usize = 4 * 1024;
 
 /// How long the client waits for the body of an error response. Its status says most.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
@@ -741,21 +746,26 @@ fn read_refusal(
     let code = sent.response.status().as_u16();
     let retry_after = errors::retry_after(&sent.header("retry-after"), &sent.header("date"));
     let credential = sent.credential;
-    let mut text = Vec::new();
+    let mut body = Buffer::new(REFUSAL_READ_BYTES, REFUSAL_READ_BYTES);
     let reading = call.within(REFUSAL_WAIT, Limit::Body);
     let (read, _) = reading.during(|| {
-        let reader = ResponseBody::of(sent.response);
-        reader.take(REFUSAL_BYTES_MAX).read_to_end(&mut text)
+        let mut reader = ResponseBody::of(sent.response).take(REFUSAL_BYTES_MAX);
+        loop {
+            match reader.read(body.space())? {
+                0 => return Ok(()),
+                count => body.filled(count),
+            }
+        }
     });
     // The status code says more than the loss of the rest of the response.
-    if let Err(interrupt @ Interrupt::Stopped) = read.map_err(Interrupt::from) {
+    if let Err(interrupt @ Interrupt::Stopped) = read.map_err(|error: io::Error| error.into()) {
         return errors::cut_off(what, interrupt);
     }
     // Redact before any cut: even half of a token must not show.
     let authorization = authorization_of(credential.as_deref());
-    let text = String::from_utf8_lossy(&text);
+    let text = Zeroizing::new(String::from_utf8_lossy(body.pending()).into_owned());
     let hidden = authorization.map(|own| own.redact_part(&text));
-    let text = hidden.map_or(text, Into::into);
+    let text = hidden.as_deref().unwrap_or(&text);
     let error = if request.of_collection && code == 404 {
         errors::not_served(text.as_bytes())
     } else {

@@ -266,13 +266,18 @@ fn add_selectors(path: &mut String, scope: &Scope) {
 }
 
 /// Adds a parameter of the query, unless its value is empty.
-pub(crate) fn add(path: &mut String, name: &str, value: &str) {
+fn add(path: &mut String, name: &str, value: &str) {
     if !value.is_empty() {
-        path.push(if path.contains('?') { '&' } else { '?' });
-        path.push_str(name);
-        path.push('=');
-        percent_encode(path, value, UNRESERVED);
+        add_even_empty(path, name, value);
     }
+}
+
+/// Adds a parameter of the query. Without a value, some mean `true`.
+pub(crate) fn add_even_empty(path: &mut String, name: &str, value: &str) {
+    path.push(if path.contains('?') { '&' } else { '?' });
+    path.push_str(name);
+    path.push('=');
+    percent_encode(path, value, UNRESERVED);
 }
 
 /// Percent-encodes all but ASCII letters, digits and some other characters.

@@ -79,7 +79,7 @@ impl Request {
 
     /// Adds a parameter of the query. Percent-encodes its value.
     pub fn query(mut self, name: &str, value: &str) -> Self {
-        requests::add(&mut self.path, name, value);
+        requests::add_even_empty(&mut self.path, name, value);
         self
     }
 

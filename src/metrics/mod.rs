@@ -121,8 +121,8 @@
 //!   `host`. Each retry counts, and the opening of each watch.
 //! - `rest_client_request_retries_total` (counter): the repeated requests among them, by the `code`
 //!   of the repetition, `verb` and `host`. The client repeats after a 401 and after silence. After
-//!   a 429 or 5xx it repeats its gets, the pages of its own lists, and requests of the program's
-//!   own. Reflectors ask again later, which does not count as a retry.
+//!   a 429 or 5xx it repeats its gets and the pages of its own lists. Reflectors ask again later,
+//!   which does not count as a retry.
 //! - `rest_client_request_duration_seconds` (histogram): how long requests took that read a whole
 //!   answer, failed ones too: the wait for the rate limit, retries, and reading the body. By `verb`
 //!   and `host`. Watches and streams are not measured, as in client-go.

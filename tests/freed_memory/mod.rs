@@ -56,6 +56,7 @@ const DECODED: u64 = 1;
 const UNDECODABLE: u64 = 2;
 const TABLE: u64 = 5;
 const WRITTEN: u64 = 7;
+const REFUSED: u64 = 11;
 
 /// Far more than any step takes on a busy machine: it only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -188,14 +189,15 @@ fn undecodable(before: &str, reason: &str, after: &str) -> Bytes {
     json
 }
 
-/// Answers the next request on a connection with this body.
-fn answer(stream: &mut BufReader<TcpStream>, body: &[u8]) {
+/// Answers the next request on a connection with this status and body.
+fn answer(stream: &mut BufReader<TcpStream>, status: &str, body: &[u8]) {
     let mut line = String::new();
     while line != "\r\n" {
         line.clear();
         stream.read_line(&mut line).unwrap();
     }
-    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
     stream.get_mut().write_all(head.as_bytes()).unwrap();
     stream.get_mut().write_all(body).unwrap();
 }
@@ -204,11 +206,11 @@ fn serve(listener: &TcpListener) {
     let mut stream = BufReader::new(listener.accept().unwrap().0);
     let list = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\
                 \"metadata\":{\"resourceVersion\":\"7\"},\"items\":[";
-    answer(&mut stream, &secret(list, "listed", "]}"));
+    answer(&mut stream, "200 OK", &secret(list, "listed", "]}"));
     let event = "{\"type\":\"MODIFIED\",\"object\":";
-    answer(&mut stream, &secret(event, "watched", "}\n"));
+    answer(&mut stream, "200 OK", &secret(event, "watched", "}\n"));
     let mut stream = BufReader::new(listener.accept().unwrap().0);
-    answer(&mut stream, &secret("", "got", ""));
+    answer(&mut stream, "200 OK", &secret("", "got", ""));
 }
 
 fn list(source: &dyn ListerWatcher<Secret>, kept: &mut Vec<Arc<StoredObject<Secret>>>) {
@@ -322,6 +324,34 @@ fn nothing_that_was_written_stays_in_memory() {
     });
 }
 
+/// A server that refuses may repeat the token of the request, or the object.
+#[test]
+fn nothing_of_a_refusal_stays_in_memory() {
+    alone(|| {
+        let sample = inverted(&base64(&value(REFUSED)));
+        assert_eq!(found([&sample]), [0], "before the refusal");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let options = ClientOptions::default().gzip(false);
+        let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut stream = BufReader::new(listener.accept().unwrap().0);
+                let mut body: Bytes = Zeroizing::new(Vec::with_capacity(VALUE_BYTES));
+                body.extend_from_slice(br#"{"kind":"Status","message":"no","other":""#);
+                body.extend_from_slice(&base64(&value(REFUSED))[..VALUE_BYTES / 2]);
+                body.extend_from_slice(b"\"}");
+                answer(&mut stream, "400 Bad Request", &body);
+            });
+            let request = Request::get("/x");
+            let error = client.send(&request, Deadline::NEVER).unwrap_err();
+            assert_eq!(error.status().unwrap().message(), "no");
+        });
+        drop(client);
+        assert_eq!(found([&sample]), [0]);
+    });
+}
+
 const REASONS: [&str; 4] = [
     "the value is no map",
     "the value is no base64",
@@ -348,11 +378,11 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
                     let mut stream = BufReader::new(listener.accept().unwrap().0);
                     let list = "{\"kind\":\"SecretList\",\"apiVersion\":\"v1\",\
                             \"metadata\":{\"resourceVersion\":\"7\"},\"items\":[";
-                    answer(&mut stream, &undecodable(list, reason, "]}"));
+                    answer(&mut stream, "200 OK", &undecodable(list, reason, "]}"));
                     let event = "{\"type\":\"MODIFIED\",\"object\":";
-                    answer(&mut stream, &undecodable(event, reason, "}\n"));
+                    answer(&mut stream, "200 OK", &undecodable(event, reason, "}\n"));
                     let mut stream = BufReader::new(listener.accept().unwrap().0);
-                    answer(&mut stream, &undecodable("", reason, ""));
+                    answer(&mut stream, "200 OK", &undecodable("", reason, ""));
                 });
                 let source: Arc<dyn ListerWatcher<Secret>> =
                     client.lister_watcher(Scope::namespace("shop"));

@@ -210,21 +210,35 @@ fn a_file_of_the_list_that_names_nothing_needed_may_go() {
     assert_eq!(error, None);
 }
 
-/// Seen: a gone authority kept the token from its rotation, though TLS keeps what it read.
+/// Seen: a gone authority kept the token from its rotation, though TLS keeps what it read. Seen: it
+/// did so where the authority alone says that the server speaks https.
 #[test]
 fn what_is_not_followed_may_go_or_break() {
-    let broken = "insecure-skip-tls-verify: maybe";
-    for authorities in ["certificate-authority: ca.crt", broken] {
+    let gone = "certificate-authority: ca.crt";
+    let broken = "certificate-authority: ca.crt, insecure-skip-tls-verify: maybe";
+    let unreadable = "certificate-authority-data: '-'";
+    for (scheme, authorities) in [
+        ("https://", gone),
+        ("https://", "insecure-skip-tls-verify: maybe"),
+        ("", gone),
+        ("", broken),
+        ("", unreadable),
+    ] {
         let stage = Stage::new("unneeded");
-        stage.write("token: old");
+        let write =
+            |text: String| fs::write(stage.path(), text.replace("https://", scheme)).unwrap();
+        write(stage.text("token: old"));
         let client = stage.client();
         let text = stage.text("token: new, as: \"a\\nb\"");
         let cluster = format!("{authorities}, proxy-url: 'no:proxy'");
-        let text = text.replace("certificate-authority: ca.crt", &cluster);
+        write(text.replace("certificate-authority: ca.crt", &cluster));
         fs::remove_file(stage.directory.join("ca.crt")).unwrap();
-        fs::write(stage.path(), text).unwrap();
         let (shown, error) = stage.gets(&client, 1, &[401, 200]);
-        assert_eq!(shown, ["Bearer old", "Bearer new"]);
+        assert_eq!(
+            shown,
+            ["Bearer old", "Bearer new"],
+            "{scheme} {authorities}"
+        );
         assert_eq!(error, None);
     }
 }

@@ -64,13 +64,17 @@ fn method_path_headers_and_body_go_out_and_the_response_comes_as_it_is() {
     let client = client(&server.url());
     let request = Request::new("PUT", PATH)
         .query("dryRun", "a b&c")
+        .query("force", "")
         .header("X-Two", "1")
         .header("X-Two", "2")
         .body("text");
     let response = sending(&client, &request, || {
         let mut peer = server.accept();
         let head = peer.request();
-        assert_eq!(head.line, format!("PUT {PATH}?dryRun=a%20b%26c HTTP/1.1"));
+        assert_eq!(
+            head.line,
+            format!("PUT {PATH}?dryRun=a%20b%26c&force= HTTP/1.1")
+        );
         assert_eq!(head.header("content-length"), Some("4"));
         assert_eq!(head.header("transfer-encoding"), None);
         assert_eq!(head.header("accept"), Some("application/json, */*"));

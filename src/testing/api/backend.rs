@@ -81,15 +81,22 @@ impl ApiBackend {
             return Ok(Route::Server);
         }
         let access = self.access.lock().clone();
-        let user: ApiUser = access.user(request, caller)?;
+        let own: ApiUser = access.user(request, caller)?;
         let registry = self.storage.lock().registry.clone();
         let route = Route::of(&registry, &request.method, &request.target)?;
+        let selected = match &route {
+            Route::Objects(route) => {
+                let namespace = route.namespace.as_deref();
+                let selected = ObjectFilter::of(&route.resource, namespace, &request.target);
+                let selected = selected.as_ref().ok().and_then(ObjectFilter::name);
+                let is_read = matches!(route.verb, ApiVerb::List | ApiVerb::Watch);
+                selected.filter(|_| is_read).map(str::to_owned)
+            }
+            Route::Server => None,
+        };
+        let user = access.acting(own, request, &route, selected.as_deref())?;
         if let Route::Objects(route) = &route {
-            let namespace = route.namespace.as_deref();
-            let selected = ObjectFilter::of(&route.resource, namespace, &request.target);
-            let selected = selected.as_ref().ok().and_then(ObjectFilter::name);
-            let is_read = matches!(route.verb, ApiVerb::List | ApiVerb::Watch);
-            access.check(&user, route, selected.filter(|_| is_read))?;
+            access.check(&user, route, selected.as_deref())?;
         }
         Ok(route)
     }

@@ -7,6 +7,7 @@ mod defaults;
 mod definitions;
 mod discovery;
 mod garbage;
+mod impersonation;
 mod kubeconfig;
 mod list_options;
 mod load;

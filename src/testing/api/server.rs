@@ -46,6 +46,8 @@ use crate::testing::http::{
 /// - no garbage collector: dependents stay. A delete with `Foreground` or `Orphan` sets the
 ///   finalizer of its policy, which the server then removes at once
 /// - no server-side apply, protobuf or YAML bodies: it refuses them by name
+/// - impersonation takes the right `impersonate` to users, groups and the like, and not the newer
+///   `impersonate-on`
 /// - no managed fields of its own: an object has only those from the test
 /// - no validation by schema, no conversion between versions, and only the defaults on which
 ///   clients rely

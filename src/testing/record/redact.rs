@@ -194,23 +194,58 @@ fn pattern(number: usize, length: usize, original: &[u8]) -> Vec<u8> {
     made
 }
 
+/// The bearer tokens of a JSON text, and the signed tokens.
 fn token_spans(text: &[u8]) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     let mut at = 0_usize;
     for run in text.split(|byte| !is_token_byte(*byte)) {
         let end = at.saturating_add(run.len());
-        let signed = run.starts_with(b"eyJ") && run.split(|byte| *byte == b'.').count() == 3;
-        let named = text.get(..at).unwrap_or_default().ends_with(b"Bearer ");
-        if (signed && run.len() >= TOKEN_BYTES_MIN) || (named && !run.is_empty()) {
+        if run.is_empty() {
+            // Two bytes between two runs.
+        } else if is_named(text.get(..at).unwrap_or_default()) {
             spans.push(at..end);
+        } else if let Some(begin) = (at..end).find(|begin| is_signed(text, *begin..end)) {
+            spans.push(begin..end);
         }
         at = end.saturating_add(1);
     }
     spans
 }
 
+/// Whether the text before a token says that it is one.
+fn is_named(before: &[u8]) -> bool {
+    let word = before.trim_ascii_end();
+    let name = word.len().checked_sub(b"bearer".len());
+    let name = name.and_then(|from| word.get(from..));
+    word.len() < before.len() && name.is_some_and(|name| name.eq_ignore_ascii_case(b"bearer"))
+}
+
+/// Whether a signed token begins where `span` does: three parts in base64 of URLs.
+fn is_signed(text: &[u8], span: Range<usize>) -> bool {
+    let before = text.get(..span.start).unwrap_or_default();
+    let run = text.get(span).unwrap_or_default();
+    // In JSON text, a letter may be the end of an escape.
+    let is_begin = !before.last().is_some_and(|byte| is_base64url(*byte))
+        || matches!(before, [.., b'\\', b'b' | b'f' | b'n' | b'r' | b't'])
+        || matches!(before, [.., b'\\', b'u', _, _, _, _]);
+    let mut parts = run.split(|byte| *byte == b'.');
+    run.starts_with(b"eyJ")
+        && is_begin
+        && run.len() >= TOKEN_BYTES_MIN
+        && parts
+            .by_ref()
+            .take(3)
+            .filter(|part| !part.is_empty())
+            .count()
+            == 3
+}
+
+fn is_base64url(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_".contains(&byte)
+}
+
 fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-_.~+/=".contains(&byte)
+    is_base64url(byte) || b".~+/=".contains(&byte)
 }
 
 #[cfg(test)]
@@ -336,11 +371,26 @@ mod tests {
             format!(r#"{{"kind":"Pod","env":[{{"value":"{token}"}}]}}"#),
             r#"{"kind":"Status","message":"bad header Bearer c2lnbmF0dXJl"}"#.to_owned(),
             r#"{"kind":"TokenRequest","status":{"token":"c2lnbmF0dXJl"}}"#.to_owned(),
+            format!(r#"{{"kind":"Pod","args":["--token={token}"]}}"#),
+            format!(r#"{{"kind":"Pod","value":"JWT={token}"}}"#),
+            format!(r#"{{"kind":"Pod","value":"https://h/cb?access_token={token}&a=b"}}"#),
+            format!(r#"{{"kind":"Pod","value":"https://h/{token}"}}"#),
+            format!(r#"{{"kind":"Status","message":"token:\n{token}"}}"#),
+            format!(r#"{{"kind":"Status","message":"token:\u0009{token}"}}"#),
+            format!(r#"{{"kind":"Status","message":"rejected {token}."}}"#),
+            format!(r#"{{"kind":"Status","message":"rejected ...{token}..."}}"#),
+            r#"{"kind":"Status","message":"authorization: bearer c2lnbmF0dXJl"}"#.to_owned(),
+            r#"{"kind":"Status","message":"authorization: BEARER  c2lnbmF0dXJl"}"#.to_owned(),
         ] {
             assert!(!redacted(&text, false).contains("c2lnbmF0dXJl"), "{text}");
         }
-        let text = r#"{"image":"registry.example/a:1.2.3","host":"a.b.example"}"#;
-        assert_eq!(redacted(text, false), text);
+        for text in [
+            r#"{"image":"registry.example/a:1.2.3","host":"a.b.example"}"#,
+            r#"{"image":"registry.example/monkeyJar.of-the-night-shift.example.com/a:1.2.3"}"#,
+            r#"{"message":"the bearer"}"#,
+        ] {
+            assert_eq!(redacted(text, false), text);
+        }
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub(super) struct Row {
     pub(super) user: &'static str,
     content_type: &'static str,
     accept: &'static str,
+    /// More lines of the head.
+    lines: &'static str,
     /// The request is repeated until the answer has this text.
     pub(super) until: Option<&'static str>,
 }
@@ -39,7 +41,7 @@ impl Row {
         for (name, value) in all.iter().filter(|(_, value)| !value.is_empty()) {
             text.extend([*name, ": ", *value, "\r\n"]);
         }
-        text
+        text + self.lines
     }
 
     pub(super) const fn of(name: &'static str, method: &'static str, path: &'static str) -> Self {
@@ -52,6 +54,7 @@ impl Row {
             user: "admin",
             content_type: "application/json",
             accept: "application/json",
+            lines: "",
             until: None,
         }
     }
@@ -78,6 +81,11 @@ impl Row {
 
     pub(super) const fn accept(mut self, accept: &'static str) -> Self {
         self.accept = accept;
+        self
+    }
+
+    pub(super) const fn lines(mut self, lines: &'static str) -> Self {
+        self.lines = lines;
         self
     }
 
@@ -1131,6 +1139,35 @@ pub(super) const ROWS: &[Row] = &[
         "/apis/apps/v1/namespaces/model/deployments",
     )
     .user("nobody"),
+    Row::of(
+        "impersonation-refused",
+        "GET",
+        "/api/v1/namespaces/model/secrets",
+    )
+    .user("nobody")
+    .lines("Impersonate-User: jane\r\n"),
+    Row::of("impersonation", "GET", "/api/v1/namespaces/model/secrets")
+        .lines("Impersonate-User: jane\r\n"),
+    Row::of(
+        "impersonation-group",
+        "GET",
+        "/api/v1/namespaces/none/secrets",
+    )
+    .view(View::Code)
+    .lines("Impersonate-User: jane\r\nImpersonate-Group: system:masters\r\n"),
+    Row::of(
+        "impersonation-account",
+        "GET",
+        "/api/v1/namespaces/model/secrets",
+    )
+    .lines("Impersonate-User: system:serviceaccount:model:default\r\n"),
+    Row::of(
+        "impersonation-of-nobody",
+        "GET",
+        "/api/v1/namespaces/model/secrets",
+    )
+    .view(View::Code)
+    .lines("Impersonate-Group: system:masters\r\n"),
     Row::of("forbidden-namespace", "GET", "/api/v1/namespaces/model").user("nobody"),
     Row::of(
         "forbidden-status",

@@ -223,8 +223,12 @@ fn server(
     options: &KubeconfigOptions,
     tls: &TlsSettings,
 ) -> Result<ServerUrl, Error> {
+    // They may be unreadable when the file is read again.
+    let authorities = ["certificate-authority", "certificate-authority-data"];
+    let has_authorities = authorities.map(|field| !matches!(cluster.text(field), Ok(None)));
     // client-go decides the scheme of a `host:port` like this.
-    let https = tls.authorities.is_some()
+    let https = has_authorities.contains(&true)
+        || tls.authorities.is_some()
         || tls.insecure_skip_verify
         || options.client_certificate.is_some()
         || user.has("client-certificate")
