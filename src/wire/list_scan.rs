@@ -304,7 +304,7 @@ fn refuse_foreign<K: Object>(version: &str, said: &str) -> Result<(), Error> {
     let is_ours = may_be::<K>(|(api_version, kind)| {
         let is_kind = said.strip_suffix("List") == Some(kind)
             || said == "List"
-            || has_dot && said.ends_with("List");
+            || has_dot && !version.is_empty();
         (said.is_empty() || is_kind) && (version.is_empty() || version == api_version)
     });
     if is_ours {

@@ -1,5 +1,7 @@
 //! List bodies: order of members, splits, bodies in place of a list, limits.
 
+use k8s_openapi::api::coordination::v1::Lease;
+
 use super::*;
 
 /// Everything a list can hold at once: trimmed fields, escapes, an item of another kind, one that
@@ -66,6 +68,31 @@ fn lists_without_items_are_empty_lists() {
         let page = outcome.end.unwrap();
         assert_eq!(page.resource_version.as_str(), "7", "{body}");
         assert_eq!(page.continue_token, None);
+    }
+}
+
+/// Seen: a list whose kind did not end with `List` was refused.
+#[test]
+fn a_kind_of_a_program_chooses_the_kind_of_its_lists() {
+    for (version, kind, is_taken) in [
+        ("coordination.k8s.io/v1", "LeaseList", true),
+        ("coordination.k8s.io/v1", "Contracts", true),
+        ("coordination.k8s.io/v1", "", true),
+        ("coordination.k8s.io/v2", "Contracts", false),
+        ("meta.k8s.io/v1", "Contracts", false),
+        ("", "Contracts", false),
+    ] {
+        let body = format!(
+            r#"{{"kind":"{kind}","apiVersion":"{version}",
+                "metadata":{{"resourceVersion":"7"}},"items":[]}}"#
+        );
+        let outcome = list_of::<Lease>([body], &DecodeOptions::default());
+        assert_eq!(
+            outcome.end.is_ok(),
+            is_taken,
+            "{version} {kind}: {:?}",
+            outcome.end
+        );
     }
 }
 
