@@ -264,7 +264,7 @@ impl<K: Object> Listener<K> {
                 self.name
             );
         }
-        drop(effects.leftovers);
+        self.guard("drop", || drop(effects.leftovers));
     }
 
     /// Calls the handler. Catches a panic, and logs it without the object's content.

@@ -4,7 +4,7 @@
 use super::custom::{Call, Custom, OnDrop, Touchy};
 use super::*;
 use crate::hooks::Hook;
-use crate::informer::{Handlers, InformerMetric};
+use crate::informer::{EventHandler, Handlers, InformerMetric};
 use crate::tests::until::{until, until_some};
 use crossbeam_channel::Sender;
 use k8s_openapi::Metadata as _;
@@ -265,6 +265,50 @@ fn objects_are_dropped_under_no_lock_of_the_informer() {
     informer.shutdown(Deadline::NEVER).unwrap();
     drop(informer);
     assert!(drops.len() > 6, "{drops:?}");
+}
+
+/// Wants nothing after its first call.
+struct Once<F>(F);
+
+impl<F: Fn() + Send + 'static> EventHandler<Touchy> for Once<F> {
+    fn on_add(&mut self, _object: &Arc<StoredObject<Touchy>>, _is_in_initial_list: bool) {
+        self.0();
+    }
+
+    fn is_finished(&self) -> bool {
+        true
+    }
+}
+
+/// SI-18. Seen: the thread of the handler ended without a word, and a wait for its end never did.
+#[test]
+fn si_18_a_panic_in_the_drop_of_what_a_handler_leaves_is_no_end_of_its_thread() {
+    let stage = Stage::new();
+    let source = FakeSource::<Touchy>::with_clock(stage.clock.clone());
+    let options = InformerOptions::default().reflector(stage.reflector());
+    let options = on_drop(options, |metadata| {
+        let thread = std::thread::current();
+        let here = thread.name().is_some_and(|name| name.starts_with("hd-"));
+        let is_left = metadata.name.as_deref() == Some("b");
+        assert!(!(here && is_left), "a bad drop");
+    });
+    let informer = SharedInformer::new(Arc::new(source.clone()), options);
+    let (block, calls, gate) = blocks();
+    let handler = informer.add_handler(Once(block)).unwrap();
+    source.set(touchy("a"));
+    informer.start().unwrap();
+    calls.recv().unwrap();
+    source.wait_for_watches(1);
+    source.set(touchy("b"));
+    let version = ResourceVersion::from(source.set(touchy("b")).to_string());
+    let store = informer.store();
+    store
+        .wait_until_at_least(&version, Deadline::NEVER)
+        .unwrap();
+    drop(gate);
+    let (_removing, removed) = apart(move || handler.remove(Deadline::NEVER));
+    removed.recv_timeout(OPENS).unwrap().unwrap();
+    informer.shutdown(Deadline::NEVER).unwrap();
 }
 
 /// A function that reports its call, then blocks until the test releases it.
