@@ -102,6 +102,15 @@ impl<K: Object> QueueState<K> {
         !self.compressed || self.places.contains_key(key)
     }
 
+    /// The objects that wait, those of whole lists included.
+    pub(super) fn waiting(&self) -> HashSet<ObjectKey> {
+        let keys = self.entries.iter().flat_map(|entry| match entry.newest() {
+            Delta::ReplacedAll(list) => list.items.iter().map(Listed::key).collect(),
+            one => Vec::from_iter(one.key()),
+        });
+        keys.collect()
+    }
+
     /// Whether the queue can no longer sync.
     pub(super) fn is_hopeless(&self) -> bool {
         match self.end {

@@ -1,6 +1,6 @@
 //! The producing side of a queue: a sink for one reflector. Dropping it closes the queue.
 
-use hashbrown::{HashMap, hash_map::Entry};
+use hashbrown::{HashMap, HashSet, hash_map::Entry};
 
 use super::delta::{Deletion, Delta, ReplacedAll};
 use super::handle::DeltaFifoHandle;
@@ -46,6 +46,8 @@ pub struct DeltaFifoStaging<K: Object> {
     /// How many places were assigned so far. Those of removed items stay empty.
     places: usize,
     bound: Bound,
+    /// The objects that waited when the list went beyond the bound.
+    waiting: Option<HashSet<ObjectKey>>,
     /// The first item that a transform refused: the list cannot be committed (DF-10, RQ-10).
     failed: Option<Error>,
 }
@@ -66,6 +68,16 @@ impl<K: Object> DeltaFifoWriter<K> {
         let known = self.options.known.as_deref()?;
         let known_object = ask(known, |known| known.get(key)).ok()?.ok().flatten()?;
         is_same_state::<K>(object, &known_object).then_some(known_object)
+    }
+
+    /// Whether a list that has no room for the object would be its deletion. Waits until nothing is
+    /// being processed: that is in neither the queue nor the view.
+    fn is_held(&self, staging: &mut DeltaFifoStaging<K>, key: &ObjectKey) -> Result<bool, Error> {
+        let waiting = match &mut staging.waiting {
+            Some(waiting) => waiting,
+            none => none.insert(self.lock_when(QueueState::is_idle)?.waiting()),
+        };
+        Ok(waiting.contains(key) || self.is_known(key))
     }
 
     /// Whether the consumer has the object, or cannot say.
@@ -185,6 +197,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         DeltaFifoStaging {
             items: HashMap::new(),
             places: 0,
+            waiting: None,
             bound: Bound::new(self.bound.max),
             failed: None,
         }
@@ -193,11 +206,19 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
     fn stage(&mut self, staging: &mut DeltaFifoStaging<K>, event: ObjectEvent<K>) {
         let key = event.object.key();
         let has_room = staging.bound.has_room(staging.items.len());
-        match event.object {
-            _ if event.kind == EventKind::Deleted => drop(staging.items.remove(&key)),
-            _ if !has_room && !staging.items.contains_key(&key) && !self.is_known(&key) => {
-                staging.bound.leave_out(1);
+        let is_deleted = event.kind == EventKind::Deleted;
+        if !is_deleted && !has_room && !staging.items.contains_key(&key) {
+            match self.is_held(staging, &key) {
+                Ok(true) => {}
+                Ok(false) => return staging.bound.leave_out(1),
+                Err(error) => {
+                    staging.failed.get_or_insert(error);
+                    return;
+                }
             }
+        }
+        match event.object {
+            _ if is_deleted => drop(staging.items.remove(&key)),
             item @ (Listed::Object(_) | Listed::Undecodable(_)) => {
                 let known = item.decoded();
                 let known = known.and_then(|object| self.unchanged(&key, object));

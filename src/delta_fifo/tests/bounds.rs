@@ -43,6 +43,20 @@ fn a_list_beyond_the_bound_keeps_what_the_consumer_holds() {
     }
 }
 
+/// Seen: what waited was in no view yet, and the list was its deletion.
+#[test]
+fn a_list_beyond_the_bound_keeps_what_waits() {
+    for mut stage in bounded("") {
+        stage.feed("+y1 =a1,b1,c1,d1,y2");
+        assert_eq!(stage.writer.left_out(), 2);
+        let brought = stage.drain().join(" ");
+        assert!(
+            brought.contains("y2") && !brought.contains("-y"),
+            "{brought}"
+        );
+    }
+}
+
 /// A list and a resync, while the consumer takes nothing.
 #[test]
 fn a_list_waits_until_less_than_the_bound_of_lists_waits() {
