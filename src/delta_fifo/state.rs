@@ -104,9 +104,12 @@ impl<K: Object> QueueState<K> {
 
     /// The objects that wait, those of whole lists included.
     pub(super) fn waiting(&self) -> HashSet<ObjectKey> {
-        let keys = self.entries.iter().flat_map(|entry| match entry.newest() {
-            Delta::ReplacedAll(list) => list.items.iter().map(Listed::key).collect(),
-            one => Vec::from_iter(one.key()),
+        let keys = self.entries.iter().flat_map(|entry| {
+            if let Delta::ReplacedAll(list) = entry.newest() {
+                list.items.iter().map(Listed::key).collect()
+            } else {
+                Vec::from_iter(entry.key().cloned())
+            }
         });
         keys.collect()
     }
