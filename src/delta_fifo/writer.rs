@@ -207,19 +207,16 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         let key = event.object.key();
         let has_room = staging.bound.has_room(staging.items.len());
         let is_deleted = event.kind == EventKind::Deleted;
-        if !is_deleted && !has_room && !staging.items.contains_key(&key) {
-            match self.is_held(staging, &key) {
-                Ok(true) => {}
-                Ok(false) => return staging.bound.leave_out(1),
-                Err(error) => {
-                    staging.failed.get_or_insert(error);
-                    return;
-                }
-            }
-        }
-        match event.object {
-            _ if is_deleted => drop(staging.items.remove(&key)),
-            item @ (Listed::Object(_) | Listed::Undecodable(_)) => {
+        let stays = if is_deleted || has_room || staging.items.contains_key(&key) {
+            Ok(true)
+        } else {
+            self.is_held(staging, &key)
+        };
+        match (stays, event.object) {
+            (Err(error), _) => drop(staging.failed.get_or_insert(error)),
+            (Ok(false), _) => staging.bound.leave_out(1),
+            (Ok(true), _) if is_deleted => drop(staging.items.remove(&key)),
+            (Ok(true), item @ (Listed::Object(_) | Listed::Undecodable(_))) => {
                 let known = item.decoded();
                 let known = known.and_then(|object| self.unchanged(&key, object));
                 let item = match known {

@@ -264,7 +264,10 @@ impl<K: Object> Listener<K> {
                 self.name
             );
         }
-        self.guard("drop", || drop(effects.leftovers));
+        // One by one: a second panic while the first one unwinds would end the process.
+        for notification in effects.leftovers {
+            self.guard("drop", || drop(notification));
+        }
     }
 
     /// Calls the handler. Catches a panic, and logs it without the object's content.

@@ -289,7 +289,7 @@ fn si_18_a_panic_in_the_drop_of_what_a_handler_leaves_is_no_end_of_its_thread() 
     let options = on_drop(options, |metadata| {
         let thread = std::thread::current();
         let here = thread.name().is_some_and(|name| name.starts_with("hd-"));
-        let is_left = metadata.name.as_deref() == Some("b");
+        let is_left = metadata.name.as_deref() != Some("a");
         assert!(!(here && is_left), "a bad drop");
     });
     let informer = SharedInformer::new(Arc::new(source.clone()), options);
@@ -299,8 +299,10 @@ fn si_18_a_panic_in_the_drop_of_what_a_handler_leaves_is_no_end_of_its_thread() 
     informer.start().unwrap();
     calls.recv().unwrap();
     source.wait_for_watches(1);
-    source.set(touchy("b"));
-    let version = ResourceVersion::from(source.set(touchy("b")).to_string());
+    for name in ["b", "c", "b", "c"] {
+        source.set(touchy(name));
+    }
+    let version = ResourceVersion::from(source.set(touchy("a")).to_string());
     let store = informer.store();
     store
         .wait_until_at_least(&version, Deadline::NEVER)
