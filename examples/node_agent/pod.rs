@@ -219,9 +219,12 @@ const CERTIFICATE: Part = Part::Map(&[(
 )]);
 const OF_SIGNER: &str = "signer=";
 
-/// Whether a name can stand in the path of an object.
+/// The longest name of an object, as Kubernetes limits it.
+const NAME_BYTES_MAX: usize = 253;
+
+/// Whether an object can have the name: it stands in a path.
 fn can_exist(name: &str) -> bool {
-    !matches!(name, "." | "..") && !name.contains(['/', '%'])
+    name.len() <= NAME_BYTES_MAX && !matches!(name, "." | "..") && !name.contains(['/', '%'])
 }
 
 /// An empty name names nothing.

@@ -46,8 +46,9 @@ pub(super) struct QueueState<K: Object> {
     /// The number of entries of the first list that are not processed yet (DF-14, RQ-5); `None`
     /// before a list or a change has come.
     initial: Option<usize>,
-    /// The thread that processes the taken entries, and how many of those belong to the first list.
-    processing: Option<(ThreadId, usize)>,
+    /// The thread that processes the taken entries, how many of those belong to the first list, and
+    /// their objects.
+    processing: Option<(ThreadId, usize, HashSet<Arc<ObjectKey>>)>,
     /// The writer asks the consumer's view: no entry is taken meanwhile.
     pub(super) paused: bool,
     pub(super) end: QueueEnd,
@@ -94,7 +95,7 @@ impl<K: Object> QueueState<K> {
     }
 
     pub(super) fn is_processed_by(&self, thread: ThreadId) -> bool {
-        self.processing.is_some_and(|(by, _)| by == thread)
+        matches!(self.processing, Some((by, ..)) if by == thread)
     }
 
     /// Whether the queue takes a deletion of the object, by its own knowledge (DF-5, RQ-2).
@@ -102,16 +103,18 @@ impl<K: Object> QueueState<K> {
         !self.compressed || self.places.contains_key(key)
     }
 
-    /// The objects that wait, those of whole lists included.
-    pub(super) fn waiting(&self) -> HashSet<ObjectKey> {
-        let keys = self.entries.iter().flat_map(|entry| {
+    /// The objects that wait, those of whole lists included, or are being processed.
+    pub(super) fn unseen(&self) -> HashSet<ObjectKey> {
+        let waiting = self.entries.iter().flat_map(|entry| {
             if let Delta::ReplacedAll(list) = entry.newest() {
                 list.items.iter().map(Listed::key).collect()
             } else {
                 Vec::from_iter(entry.key().cloned())
             }
         });
-        keys.collect()
+        let processing = self.processing.iter().flat_map(|(.., keys)| keys);
+        let processing = processing.map(|key| (**key).clone());
+        waiting.chain(processing).collect()
     }
 
     /// Whether the queue can no longer sync.
@@ -285,7 +288,8 @@ impl<K: Object> QueueState<K> {
             more.extend(self.pop());
         }
         let taken = more.len().saturating_add(1);
-        self.processing = Some((thread, if initial.is_some() { taken } else { 0 }));
+        let of_first_list = if initial.is_some() { taken } else { 0 };
+        self.processing = Some((thread, of_first_list, keys));
         Some((first, more, !self.has_synced()))
     }
 
@@ -316,7 +320,7 @@ impl<K: Object> QueueState<K> {
         let taken = self.processing.take();
         if let Some(panic) = panic.filter(|_| self.ends_with_panic) {
             self.cause = Some(panic.clone());
-        } else if let (Some((_, entries)), Some(left)) = (taken, &mut self.initial) {
+        } else if let (Some((_, entries, _)), Some(left)) = (taken, &mut self.initial) {
             *left = left.saturating_sub(entries);
         }
     }

@@ -46,7 +46,7 @@ pub struct DeltaFifoStaging<K: Object> {
     /// How many places were assigned so far. Those of removed items stay empty.
     places: usize,
     bound: Bound,
-    /// The objects that waited when the list went beyond the bound.
+    /// The objects that the consumer had still to see when the list went beyond the bound.
     waiting: Option<HashSet<ObjectKey>>,
     /// The first item that a transform refused: the list cannot be committed (DF-10, RQ-10).
     failed: Option<Error>,
@@ -70,14 +70,13 @@ impl<K: Object> DeltaFifoWriter<K> {
         is_same_state::<K>(object, &known_object).then_some(known_object)
     }
 
-    /// Whether a list that has no room for the object would be its deletion. Waits until nothing is
-    /// being processed: that is in neither the queue nor the view.
-    fn is_held(&self, staging: &mut DeltaFifoStaging<K>, key: &ObjectKey) -> Result<bool, Error> {
+    /// Whether a list that has no room for the object would be its deletion.
+    fn is_held(&self, staging: &mut DeltaFifoStaging<K>, key: &ObjectKey) -> bool {
         let waiting = match &mut staging.waiting {
             Some(waiting) => waiting,
-            none => none.insert(self.lock_when(QueueState::is_idle)?.waiting()),
+            none => none.insert(self.queue.state.lock().unseen()),
         };
-        Ok(waiting.contains(key) || self.is_known(key))
+        waiting.contains(key) || self.is_known(key)
     }
 
     /// Whether the consumer has the object, or cannot say.
@@ -207,16 +206,11 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         let key = event.object.key();
         let has_room = staging.bound.has_room(staging.items.len());
         let is_deleted = event.kind == EventKind::Deleted;
-        let stays = if is_deleted || has_room || staging.items.contains_key(&key) {
-            Ok(true)
-        } else {
-            self.is_held(staging, &key)
-        };
-        match (stays, event.object) {
-            (Err(error), _) => drop(staging.failed.get_or_insert(error)),
-            (Ok(false), _) => staging.bound.leave_out(1),
-            (Ok(true), _) if is_deleted => drop(staging.items.remove(&key)),
-            (Ok(true), item @ (Listed::Object(_) | Listed::Undecodable(_))) => {
+        let has_place = is_deleted || has_room || staging.items.contains_key(&key);
+        match event.object {
+            _ if !has_place && !self.is_held(staging, &key) => staging.bound.leave_out(1),
+            _ if is_deleted => drop(staging.items.remove(&key)),
+            item @ (Listed::Object(_) | Listed::Undecodable(_)) => {
                 let known = item.decoded();
                 let known = known.and_then(|object| self.unchanged(&key, object));
                 let item = match known {

@@ -153,14 +153,15 @@ fn what_a_pod_needs_and_the_agent_does_not_keep_has_its_row() {
 #[test]
 fn a_name_that_no_object_can_have_is_not_found_and_asked_for_by_no_strategy() {
     for strategy in ["Watch", "Cache", "Get"] {
-        let names = ["a/b", "..", "50%"];
+        let long = "a".repeat(254);
+        let names = ["a/b", "..", "50%", &long];
         let server = FixtureServer::replaying(node(&[pod("web", &names, &names, "Running")]));
         let server = server.start().unwrap();
         let ended = agent(&server, &["--change-detection", strategy, "-o", "json"]);
         assert_eq!(ended.code, 0, "{strategy}: {}", ended.stderr);
         let node: Value = serde_json::from_str(&ended.stdout).unwrap();
         let objects = node["pods"][0]["objects"].as_array().unwrap();
-        assert_eq!(objects.len(), 6, "{strategy}");
+        assert_eq!(objects.len(), 8, "{strategy}");
         for row in objects {
             assert_eq!(row["state"], "NotFound", "{strategy}: {row}");
             assert_eq!(row["reason"], "no object can have this name");

@@ -2,6 +2,7 @@
 
 use super::waiting::{on_view, write_parked};
 use super::*;
+use crate::list_watch::EventKind;
 
 fn bounded(known: &str) -> [Stage; 3] {
     let mut rigs = [
@@ -54,6 +55,33 @@ fn a_list_beyond_the_bound_keeps_what_waits() {
             brought.contains("y2") && !brought.contains("-y"),
             "{brought}"
         );
+    }
+}
+
+/// Only its commit waits for the end of the processing: the server sends the body meanwhile.
+#[test]
+fn a_list_beyond_the_bound_keeps_what_is_processed_and_does_not_wait_for_it() {
+    for mut stage in bounded("") {
+        stage.writer.bound(1);
+        stage.feed("+y1");
+        let other = std::thread::spawn(crate::sync::current_thread);
+        let taken = stage.handle.state.lock().take(1, other.join().unwrap());
+        let mut staging = stage.writer.begin();
+        for word in ["a1", "b1", "y2"] {
+            let object = Listed::Object(stored(word));
+            let kind = EventKind::Added;
+            stage
+                .writer
+                .stage(&mut staging, ObjectEvent { kind, object });
+        }
+        let mut kept: Vec<_> = staging
+            .items
+            .keys()
+            .map(|key| key.name().to_owned())
+            .collect();
+        kept.sort_unstable();
+        assert_eq!(kept, ["a", "y"]);
+        drop(taken);
     }
 }
 

@@ -202,7 +202,7 @@ fn token_spans(text: &[u8]) -> Vec<Range<usize>> {
         let end = at.saturating_add(run.len());
         if run.is_empty() {
             // Two bytes between two runs.
-        } else if is_named(text.get(..at).unwrap_or_default()) {
+        } else if is_named(text.get(..at).unwrap_or_default(), run) {
             spans.push(at..end);
         } else if let Some(begin) = (at..end).find(|begin| is_signed(text, *begin..end)) {
             spans.push(begin..end);
@@ -212,12 +212,15 @@ fn token_spans(text: &[u8]) -> Vec<Range<usize>> {
     spans
 }
 
-/// Whether the text before a token says that it is one.
-fn is_named(before: &[u8]) -> bool {
+/// Whether the text before a run says that it is a token. In small letters it may be a sentence,
+/// whose next word has no digit.
+fn is_named(before: &[u8], run: &[u8]) -> bool {
     let word = before.trim_ascii_end();
     let name = word.len().checked_sub(b"bearer".len());
     let name = name.and_then(|from| word.get(from..));
-    word.len() < before.len() && name.is_some_and(|name| name.eq_ignore_ascii_case(b"bearer"))
+    let is_named = name.is_some_and(|name| name.eq_ignore_ascii_case(b"bearer"));
+    let is_random = run.len() >= TOKEN_BYTES_MIN || run.iter().any(u8::is_ascii_digit);
+    word.len() < before.len() && is_named && (is_random || name == Some(b"Bearer"))
 }
 
 /// Whether a signed token begins where `span` does: three parts in base64 of URLs.
@@ -388,6 +391,7 @@ mod tests {
             r#"{"image":"registry.example/a:1.2.3","host":"a.b.example"}"#,
             r#"{"image":"registry.example/monkeyJar.of-the-night-shift.example.com/a:1.2.3"}"#,
             r#"{"message":"the bearer"}"#,
+            r#"{"message":"invalid bearer token, or a Bearer. of none"}"#,
         ] {
             assert_eq!(redacted(text, false), text);
         }

@@ -207,7 +207,9 @@ fn assigned(behind: &str) -> Option<(usize, Option<&str>)> {
     let value = named.trim_start_matches([' ', '\t', '=', ':', '>']);
     let (sign, _) = named.split_at(named.len().saturating_sub(value.len()));
     let quotes = ["\"", "'", "\\\"", "\\'"];
-    let quote = quotes.into_iter().find(|quote| value.starts_with(quote));
+    let opened = value.trim_start_matches(['[', '(', '<', '$', ' ', '\r', '\n']);
+    let quote = quotes.into_iter().find(|quote| opened.starts_with(quote));
+    let value = if quote.is_some() { opened } else { value };
     let is_quoted = quote.is_some() || named != behind;
     let is_assigned = sign.contains('=') || sign.contains(':') && is_quoted;
     let begin = behind.len().saturating_sub(value.len());
@@ -336,6 +338,11 @@ mod tests {
             "password=\u{441}\u{435}\u{43a}hunter next",
             "at http://u:!S3-hunter@proxy",
             "token='it hunter",
+            "{\"X-Auth-Token\":[\"hunter\"]}",
+            "password=[\"hunter\"]",
+            "password=(\"hunter\")",
+            "token=$\"hunter\"",
+            "{\"password\":\n  \"hunter\"}",
         ] {
             let shown = of(text.as_bytes(), false, None).unwrap();
             assert!(shown.contains(MARK) && !shown.contains("hunter"), "{shown}");
