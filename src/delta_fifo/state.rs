@@ -104,7 +104,7 @@ impl<K: Object> QueueState<K> {
     }
 
     /// The objects that wait, those of whole lists included, or are being processed.
-    pub(super) fn unseen(&self) -> HashSet<ObjectKey> {
+    pub(super) fn unfinished(&self) -> HashSet<ObjectKey> {
         let waiting = self.entries.iter().flat_map(|entry| {
             if let Delta::ReplacedAll(list) = entry.newest() {
                 list.items.iter().map(Listed::key).collect()

@@ -74,7 +74,7 @@ impl<K: Object> DeltaFifoWriter<K> {
     fn is_held(&self, staging: &mut DeltaFifoStaging<K>, key: &ObjectKey) -> bool {
         let waiting = match &mut staging.waiting {
             Some(waiting) => waiting,
-            none => none.insert(self.queue.state.lock().unseen()),
+            none => none.insert(self.queue.state.lock().unfinished()),
         };
         waiting.contains(key) || self.is_known(key)
     }
